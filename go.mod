@@ -1,6 +1,6 @@
 module github.com/zddsupervisor/zddsupervisor
 
-go 1.26.8
+go 1.24.0
 
 require (
 	github.com/coreos/go-systemd/v22 v22.7.0 // indirect
@@ -8,5 +8,5 @@ require (
 	github.com/pelletier/go-toml/v2 v2.4.3 // indirect
 	github.com/spf13/cobra v1.10.2 // indirect
 	github.com/spf13/pflag v1.0.9 // indirect
-	golang.org/x/sys v0.50.0 // indirect
+	golang.org/x/sys v0.41.0 // indirect
 )
