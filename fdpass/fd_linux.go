@@ -1,0 +1,36 @@
+package fdpass
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// Dup returns a duplicate that the caller owns: another descriptor, marked
+// close-on-exec from the start, of the same open file description. It returns
+// os.ErrClosed if f is closed.
+func (f *FD) Dup() (*FD, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.raw < 0 {
+		return nil, os.ErrClosed
+	}
+	// Duplicates stay clear of 0, 1 and 2, which a child gets anew.
+	raw, err := unix.FcntlInt(uintptr(f.raw), unix.F_DUPFD_CLOEXEC, 3)
+	if err != nil {
+		return nil, os.NewSyscallError("fcntl F_DUPFD_CLOEXEC", err)
+	}
+	return NewFD(raw), nil
+}
+
+// Close closes the descriptor. Closing again does nothing and returns nil.
+func (f *FD) Close() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.raw < 0 {
+		return nil
+	}
+	raw := f.raw
+	f.raw = -1 // also after an error: Linux has freed the number even then, see close(2)
+	return os.NewSyscallError("close", unix.Close(raw))
+}

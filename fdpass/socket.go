@@ -1,0 +1,127 @@
+package fdpass
+
+import (
+	"context"
+	"errors"
+)
+
+// ErrNotChangeable is returned by Open and by Socket.Reconfigure where a kept
+// socket would have to change in something that is decided when it is bound.
+var ErrNotChangeable = errors.New("cannot be changed while the socket is open")
+
+// A Socket is one listening or datagram socket of the configuration, which the
+// supervisor owns and lends to the generations of its service. It hides how
+// they share the address, so that the callers go the same way in every mode:
+//
+//	Join(2, 0)     a seat for generation 2, and a descriptor for its process
+//	  start it; if it does not get ready: Leave(2), and nothing has happened
+//	Cutover(2)     new connections go to 2
+//	Settle(1)      wait until what was on its way to 1 has arrived there
+//	  tell 1 to stop; once it is gone: Leave(1)
+//
+// Generations are numbered from 1.
+//
+// Addr, Mode and Stats may be called at any time from any goroutine, and while
+// any other method runs. The others change the socket; they are for one
+// goroutine at a time, the one that owns the handoff. Settle and Retire block,
+// until their context ends at the latest; the others do not. After Close or
+// Retire they all but Addr and Mode return os.ErrClosed, except for Close.
+type Socket interface {
+	// Addr returns the address that the kernel says the socket is bound to, as
+	// a spec: "tcp://127.0.0.1:41234" even where the configuration said port 0.
+	// A socket on [::] that takes IPv4 as well is tcp://, one that does not is
+	// tcp6://.
+	Addr() string
+
+	// Mode returns how the generations share it, never "".
+	Mode() Mode
+
+	// Join gives generation gen a seat and returns the descriptor that its
+	// process is to inherit: a duplicate that the caller closes once the
+	// process has started. New connections do not go there before Cutover,
+	// unless no other generation has a seat; in shared mode they may, as soon
+	// as the process accepts.
+	//
+	// If heirOf is not 0, gen takes the seat of that generation, which has
+	// ended, and with it the connections that wait there; in shared mode they
+	// wait for all.
+	Join(gen, heirOf int) (*FD, error)
+
+	// Cutover sends new connections to gen from its return on. In shared mode
+	// it does nothing: they go to whoever accepts first, until the other
+	// generations have stopped accepting.
+	Cutover(gen int) error
+
+	// Settle blocks until the kernel shows that nothing is on its way to gen
+	// any more, once Cutover has turned to another generation. If ctx ends
+	// first, it returns what was still open then, and the context's error. In
+	// shared mode nothing can be told apart, and it returns at once.
+	Settle(ctx context.Context, gen int) (Unsettled, error)
+
+	// Leave takes the seat of gen away: it has ended, or never got ready. It
+	// does nothing for a generation without a seat and in shared mode.
+	Leave(gen int) error
+
+	// Stats asks the kernel what waits in the socket's queues now.
+	Stats() (Stats, error)
+
+	// Reconfigure changes the socket to what spec says about backlog, owner,
+	// group and permissions; the name does not matter to it. If spec differs in
+	// anything else it returns an error that wraps ErrNotChangeable, and
+	// nothing was changed.
+	Reconfigure(spec Spec) error
+
+	// Retire is for a socket that has left the configuration. It stops taking
+	// new connections without turning away those that wait already, blocks
+	// until the generations have accepted all of these, and closes the socket.
+	// If ctx ends first, the socket is closed all the same, and the error tells
+	// what was lost and wraps the context's.
+	Retire(ctx context.Context) error
+
+	// Close closes the supervisor's descriptors and removes the socket's file
+	// if it is still this socket's. Processes that have inherited the socket
+	// keep it. Closing again does nothing and returns nil.
+	Close() error
+}
+
+// Unknown stands in Stats for what the kernel does not tell.
+const Unknown = -1
+
+// Stats is what waits in a socket's queues at one moment. Any of the numbers
+// may be Unknown.
+type Stats struct {
+	// Queue is how many connections wait to be accepted, and QueueLimit how
+	// many may. Both are 0 for datagram sockets.
+	Queue, QueueLimit int
+
+	// Unread tells about the datagrams that wait to be read. For UDP it is the
+	// memory they take, in bytes, in which the kernel counts its own
+	// bookkeeping too, and UnreadLimit is the size of the receive buffer. For
+	// unixgram, where the kernel has no such sum, it is the size of the first
+	// one, and UnreadLimit is Unknown. Both are 0 for listening sockets.
+	Unread, UnreadLimit int
+
+	// Dropped is how many packets or datagrams the kernel has thrown away since
+	// the socket was made, because a queue was full or a filter said so.
+	Dropped int
+}
+
+// Unsettled is what was still on its way to a generation when Settle stopped
+// waiting.
+type Unsettled struct {
+	Queued     int // connections that wait to be accepted
+	Handshakes int // connections whose handshake is not over
+	Unread     int // accepted connections with bytes that were not read
+	Young      int // accepted connections that have not sent anything yet
+}
+
+// Quiet reports whether nothing was left.
+func (u Unsettled) Quiet() bool { return u == Unsettled{} }
+
+// A Bound is one entry of a configuration with the socket that serves it.
+type Bound struct {
+	// Spec is the entry, with its name filled in.
+	Spec Spec
+	// Socket is owned by whoever owns the Bound.
+	Socket Socket
+}
