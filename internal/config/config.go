@@ -1,0 +1,137 @@
+package config
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/zddsupervisor/zddsupervisor/fdpass"
+)
+
+// Config is everything that a supervisor can be told. Load fills in the
+// defaults, makes every path absolute and checks everything; a Config made by
+// hand is taken as it is.
+type Config struct {
+	// Name tells this supervisor from the others on the machine. It is good as
+	// a unit name and as a file name, see systemd.CheckName.
+	Name string
+
+	// Command is the service's program and its arguments, as configured; see
+	// LookPath and Values.
+	Command []string
+
+	// Directory is the working directory of the service and of the check and
+	// ready commands.
+	Directory string
+
+	// Environment is added to the environment of the service, and wins over
+	// what it inherits and over EnvironmentFiles; see Environ.
+	Environment map[string]string
+
+	// EnvironmentFiles are read in order. A leading '-' marks one that need not
+	// exist.
+	EnvironmentFiles []string
+
+	// User and Group are names or numbers. Empty stands for the supervisor's
+	// own user, and for the user's own group; see Account.
+	User, Group string
+
+	// Umask is the file mode creation mask of the service; nil leaves the
+	// supervisor's own.
+	Umask *uint32
+
+	// Limits are resource limits, in the order of their names.
+	Limits []Limit
+
+	// Sockets are in the order in which the service gets them, with unique
+	// names filled in.
+	Sockets []fdpass.Spec
+
+	// Check is run before anything is started. Without a command there is no
+	// check.
+	Check Check
+
+	Ready Ready
+	Drain Drain
+
+	// Watchdog is how often the service must say WATCHDOG=1; 0 means that it
+	// need not.
+	Watchdog time.Duration
+
+	Releases Releases
+
+	// Cgroup says whether each generation gets a control group of its own.
+	Cgroup CgroupMode
+
+	// RuntimeDirectory holds the sockets to control and to notify the
+	// supervisor, StateDirectory what must outlive a reboot. Load does not
+	// create them.
+	RuntimeDirectory, StateDirectory string
+
+	// FailFast ends the supervisor if the first start of the service fails,
+	// instead of trying again.
+	FailFast bool
+}
+
+// A Limit is one resource limit, see getrlimit(2).
+type Limit struct {
+	Name       string // as in the configuration: "nofile"
+	Resource   int    // RLIMIT_NOFILE
+	Soft, Hard uint64 // unix.RLIM_INFINITY means none
+}
+
+// Check is a command that must succeed before a new generation is started.
+type Check struct {
+	Command []string
+	Timeout time.Duration
+}
+
+// Ready says how a generation shows that it is ready.
+type Ready struct {
+	By      ReadyBy
+	Timeout time.Duration // never 0
+
+	// FD is the descriptor on which the service writes a newline when it is
+	// ready. It is only used with ByFD; 0 stands for the first one after the
+	// sockets.
+	FD int
+
+	// Command is run every Interval until it succeeds. Only used with ByExec.
+	Command  []string
+	Interval time.Duration
+
+	// Delay is only used with ByDelay.
+	Delay time.Duration
+}
+
+// ReadyBy is a way to show readiness.
+type ReadyBy string
+
+const (
+	ByNotify ReadyBy = "notify" // READY=1 on the notify socket
+	ByFD     ReadyBy = "fd"     // a newline on a descriptor
+	ByExec   ReadyBy = "exec"   // a command succeeds
+	ByDelay  ReadyBy = "delay"  // some time has passed
+)
+
+// Drain says how an old generation is stopped.
+type Drain struct {
+	Signal      unix.Signal   // asks its main process to finish and exit
+	Timeout     time.Duration // after which its whole tree is killed; 0 kills at once
+	Generations int           // how many may drain at once; past that the oldest is killed
+}
+
+// Releases says where the service's releases lie. It is empty where releases
+// are not managed.
+type Releases struct {
+	Directory string // has a directory for each release
+	Current   string // a symbolic link to one of them
+}
+
+// CgroupMode says whether the supervisor makes control groups.
+type CgroupMode string
+
+const (
+	CgroupAuto CgroupMode = "auto" // where one is delegated to the supervisor
+	CgroupOff  CgroupMode = "off"
+)
