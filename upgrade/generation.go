@@ -1,0 +1,228 @@
+package upgrade
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/zddsupervisor/zddsupervisor/child"
+	"github.com/zddsupervisor/zddsupervisor/fdpass"
+	"github.com/zddsupervisor/zddsupervisor/systemd"
+)
+
+// Role is what a generation that has a process is for.
+type Role string
+
+// The roles. A generation begins as RoleNew; where it goes from there, and when, is the handoff's business.
+const (
+	RoleNew      Role = "new"      // started, and not live yet
+	RoleLive     Role = "live"     // serves
+	RoleDraining Role = "draining" // was told to finish
+	RoleFailed   Role = "failed"   // never became live, and is being ended
+	RoleCrashed  Role = "crashed"  // its main process ended by itself; what is left of its tree is being ended
+)
+
+// A generation is one started copy of the service with its process tree. It owns its process, its notify socket and
+// its ready signal's descriptors; all of them are released by the goroutine that ends it.
+//
+// The fields are the owner's, but for those that are set before its goroutines start.
+type generation struct {
+	number  int
+	release string
+	bound   []fdpass.Bound // the sockets that it was given
+	plan    *Plan          // that it was started from
+
+	process  *child.Process
+	receiver *systemd.Receiver
+	waiter   child.Waiter
+	cgroup   *child.Cgroup // nil where none is delegated
+	notified chan struct{} // closed when it has said READY=1
+	killed   chan struct{} // closed by killNow, to end it at once
+	killOnce sync.Once
+
+	role     Role
+	said     bool   // notified is closed
+	status   string // its last STATUS=
+	started  time.Time
+	ready    time.Time      // when it said so; zero until then
+	lived    time.Time      // when it became live; zero until then
+	ending   bool           // a goroutine is ending it
+	endLimit *deadline      // of its drain
+	why      string         // why it is being ended
+	keepSeat bool           // its seat waits for an heir
+	retired  []fdpass.Bound // sockets that have left the configuration with it
+	watchdog *time.Timer    // fires when it has not said WATCHDOG=1 in time; nil if it need not
+}
+
+// start starts the generation's process. It blocks until the service was executed or could not be; then nothing is
+// left of it.
+func (g *generation) start(ctx context.Context, o Options, prepared *Prepared, sockets []child.NamedFD) (err error) {
+	g.receiver, err = systemd.Listen(notifyPath(o.RuntimeDirectory, g.number), 0o666)
+	if err != nil {
+		return fmt.Errorf("make the notify socket of generation %d: %w", g.number, err)
+	}
+	defer func() {
+		if err != nil {
+			g.close()
+		}
+	}()
+	cmd := prepared.Command
+	cmd.Sockets = sockets
+	cmd.Notify = g.receiver.Path()
+	if g.waiter, err = prepared.Ready(g.notified); err != nil {
+		return fmt.Errorf("prepare the ready signal: %w", err)
+	}
+	if err = g.waiter.Prepare(&cmd); err != nil {
+		return fmt.Errorf("prepare the ready signal: %w", err)
+	}
+	if o.Cgroups != nil {
+		if g.cgroup, err = o.Cgroups.New("gen-" + strconv.Itoa(g.number)); err != nil {
+			return fmt.Errorf("make the cgroup of generation %d: %w", g.number, err)
+		}
+		cmd.Cgroup = g.cgroup
+	}
+	g.started = time.Now()
+	g.process, err = o.Reaper.Start(ctx, cmd)
+	return err
+}
+
+// close lets go of everything that the generation owns. No process of it may be left.
+func (g *generation) close() error {
+	var errs []error
+	if g.waiter != nil {
+		errs = append(errs, g.waiter.Close())
+	}
+	if g.process != nil {
+		errs = append(errs, g.process.Close())
+	}
+	if g.cgroup != nil {
+		errs = append(errs, g.cgroup.Remove())
+	}
+	return errors.Join(append(errs, g.receiver.Close())...)
+}
+
+// watch lets the owner know what a generation says and when its main process ends.
+func (s *Supervisor) watch(g *generation) {
+	s.spawn(func() {
+		<-g.process.Done()
+		s.post(func() { s.exited(g) })
+	})
+	s.spawn(func() { s.listen(g) })
+}
+
+// listen reads what a generation says, until its notify socket is closed. Whoever is not of its tree is not heard.
+func (s *Supervisor) listen(g *generation) {
+	tree, strangers := g.process.Tree(), 0
+	for {
+		m, err := g.receiver.Receive()
+		if err != nil {
+			return
+		}
+		if m.Sender.PID != g.process.Pid() && !tree.Contains(m.Sender.PID) {
+			if strangers++; strangers == 1 { // once: a stranger must not be able to fill the log
+				s.log.Warn("a process outside the generation wrote to its notify socket; it is ignored",
+					"generation", g.number, "pid", m.Sender.PID, "uid", m.Sender.UID)
+			}
+		} else {
+			s.ask(context.Background(), func() { s.notified(g, m.Notification) })
+		}
+		if m.BarrierFD != nil {
+			m.BarrierFD.Close()
+		}
+	}
+}
+
+// notified takes in what a generation says about itself.
+func (s *Supervisor) notified(g *generation, n systemd.Notification) {
+	if n.HasStatus {
+		g.status = n.Status
+	}
+	if n.ExtendTimeout > 0 {
+		switch {
+		case g.ending:
+			g.endLimit.extend(n.ExtendTimeout)
+		case s.hand != nil && s.hand.gen == g && s.step != nil && s.step.limit != nil:
+			s.step.limit.extend(n.ExtendTimeout)
+		}
+	}
+	if n.Ready && g.role == RoleNew && !g.said {
+		g.said = true
+		close(g.notified)
+	}
+	if n.Watchdog && g.watchdog != nil {
+		g.watchdog.Reset(g.plan.Watchdog)
+	}
+	if n.Stopping && g.role == RoleLive {
+		s.log.Warn("the live generation says that it is stopping", "generation", g.number)
+	}
+}
+
+// guard begins to expect WATCHDOG=1 from a generation that has become live.
+func (s *Supervisor) guard(g *generation) {
+	if g.plan.Watchdog <= 0 {
+		return
+	}
+	g.watchdog = time.AfterFunc(g.plan.Watchdog, func() {
+		s.post(func() {
+			if g.role != RoleLive {
+				return
+			}
+			s.log.Error("the live generation did not say WATCHDOG=1 in time: aborting it", "generation", g.number,
+				"limit", g.plan.Watchdog.String())
+			g.process.Signal(unix.SIGABRT)
+		})
+	})
+}
+
+// exited notes that a generation's main process has ended.
+func (s *Supervisor) exited(g *generation) {
+	exit := g.process.Exit()
+	switch {
+	case g == s.live:
+		s.log.Error("the live generation ended by itself", "generation", g.number, "pid", g.process.Pid(), "with", exit.String())
+		s.restarts.lived(time.Since(g.lived))
+		s.live, s.orphan, g.keepSeat = nil, g.number, true
+		s.end(g, RoleCrashed, "its main process ended with "+exit.String())
+		s.fire(LiveExited)
+	case s.hand != nil && g == s.hand.gen && g.role == RoleNew:
+		s.hand.record.Reason = g.earlyExit()
+		s.fire(NewExited)
+	}
+}
+
+// earlyExit says that a generation ended before it was live, and what usually lies behind it.
+func (g *generation) earlyExit() string {
+	exit := g.process.Exit()
+	text := fmt.Sprintf("generation %d ended with %s after %s, before it was ready", g.number, exit, time.Since(g.started).Round(10*time.Millisecond))
+	switch {
+	case exit.Signal != 0:
+		return text
+	case exit.Code == 0:
+		return text + "; its main process has to stay in the foreground (no daemonizing, and a shell has to exec it)"
+	case len(g.bound) > 0:
+		return text + "; its own output says why (a service that binds its port itself finds it in use: it is passed as descriptor 3 onwards)"
+	}
+	return text + "; its own output says why"
+}
+
+// byRole returns the generations of a role, the oldest first.
+func (s *Supervisor) byRole(role Role) []*generation {
+	var list []*generation
+	for n := 1; n <= s.number && len(list) < len(s.generations); n++ {
+		if g := s.generations[n]; g != nil && g.role == role {
+			list = append(list, g)
+		}
+	}
+	return list
+}
+
+// notifyPath is where a generation's notify socket is.
+func notifyPath(dir string, generation int) string {
+	return filepath.Join(dir, "notify."+strconv.Itoa(generation))
+}

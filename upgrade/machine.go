@@ -1,0 +1,277 @@
+package upgrade
+
+import "fmt"
+
+// Phase says what the supervisor is doing. Draining goes on behind it and is not a phase: it belongs to each
+// generation (see Role).
+type Phase uint8
+
+// The phases, in the order in which a handoff passes through them.
+const (
+	Idle      Phase = iota // nothing is under way; a generation is live, or a back-off runs out
+	Holding                // a handoff is agreed, and has not read anything yet: requests still join it
+	Resolving              // reading the configuration, resolving command, directory, environment and user
+	Checking               // running the check command
+	Opening                // binding sockets that are new in the configuration
+	Starting               // executing the service
+	Warming                // waiting for the ready signal
+	Cutting                // moving new connections to the new generation
+	Settling               // waiting until the kernel shows the old generation quiet
+	Stopping               // every generation is being ended
+	Stopped                // no generation is left
+	phases                 // how many there are
+)
+
+var phaseNames = [phases]string{
+	"idle", "hold", "resolve", "check", "open", "start", "ready", "cutover", "settle", "stop", "stopped",
+}
+
+// String returns the phase's name as it stands in output and documentation.
+func (p Phase) String() string {
+	if p < phases {
+		return phaseNames[p]
+	}
+	return fmt.Sprintf("phase %d", uint8(p))
+}
+
+// Event is something that happened.
+type Event uint8
+
+// The events.
+const (
+	ReloadAsked Event = iota // somebody asked for a handoff
+	StopAsked                // somebody asked for an orderly end
+	KillAsked                // somebody asked for an end at once
+	StepDone                 // the step that the phase is named after has succeeded
+	StepFailed               // it has failed
+	NewExited                // the main process of the generation that is being started has ended
+	LiveExited               // the main process of the live generation has ended by itself
+	RetryDue                 // the back-off has run out
+	AllGone                  // no generation is left and no step runs
+	events                   // how many there are
+)
+
+var eventNames = [events]string{
+	"reload asked", "stop asked", "kill asked", "step done", "step failed", "new exited", "live exited",
+	"retry due", "all gone",
+}
+
+// String returns the event's name.
+func (e Event) String() string {
+	if e < events {
+		return eventNames[e]
+	}
+	return fmt.Sprintf("event %d", uint8(e))
+}
+
+// Action is a set of things to do. The owner performs the members in the order in which they are declared here.
+type Action uint16
+
+// The actions.
+const (
+	Refuse   Action = 1 << iota // answer the request: the supervisor is stopping
+	Rollback                    // end the new generation, close sockets that only it had, answer who waits with the reason
+	Complete                    // the new generation is the live one: answer who waits, drain the old one
+	Halt                        // cancel the step that runs, end every generation in order, answer who waits
+	Kill                        // cancel the step that runs, kill every generation
+	Retry                       // arm the back-off after which the service is started again
+	Begin                       // take the requests that wait and begin a handoff for them
+	Restart                     // begin to start the service again as it was
+	Step                        // run the step that the new phase is named after
+	Exit                        // end the supervisor
+	Illegal                     // this event cannot happen in this state: say so loudly and change nothing
+	None     Action = 0
+)
+
+var actionNames = [...]string{
+	"refuse", "rollback", "complete", "halt", "kill", "retry", "begin", "restart", "step", "exit", "illegal",
+}
+
+// String returns the names of the set's members, joined by "+".
+func (a Action) String() string {
+	s := ""
+	for i, name := range actionNames {
+		if a&(1<<i) == 0 {
+			continue
+		}
+		if s != "" {
+			s += "+"
+		}
+		s += name
+	}
+	if s == "" {
+		return "none"
+	}
+	return s
+}
+
+// State is everything that decides what an event means.
+type State struct {
+	Phase Phase
+	Live  bool // a generation is live: it serves, and was not told to stop
+	Again bool // a request came too late for the handoff that runs: exactly one more follows
+}
+
+// String returns the state as one word or a few, such as "ready live again".
+func (s State) String() string {
+	text := s.Phase.String()
+	if s.Live {
+		text += " live"
+	}
+	if s.Again {
+		text += " again"
+	}
+	return text
+}
+
+// Valid reports whether the machine can be in this state: a request is only kept waiting by a handoff that runs and
+// has begun to read, and nothing is live any more once the supervisor stops.
+func (s State) Valid() bool {
+	switch {
+	case s.Phase >= phases:
+		return false
+	case s.Again:
+		return s.Phase >= Resolving && s.Phase <= Settling
+	case s.Live:
+		return s.Phase < Stopping
+	}
+	return true
+}
+
+// next is the whole of a handoff: what to do, and where that leads, for every event in every state. It is pure, total
+// over the valid states, and has no defaults: pairs that cannot happen are written down as Illegal.
+func next(s State, e Event) (State, Action) {
+	switch s.Phase {
+	case Stopped:
+		return nextStopped(s, e)
+	case Stopping:
+		return nextStopping(s, e)
+	}
+	// A stop wins over everything, in every phase.
+	switch e {
+	case StopAsked:
+		return State{Phase: Stopping}, Halt
+	case KillAsked:
+		return State{Phase: Stopping}, Kill
+	}
+	switch s.Phase {
+	case Idle:
+		return nextIdle(s, e)
+	case Holding:
+		return nextHolding(s, e)
+	default:
+		return nextStep(s, e)
+	}
+}
+
+func nextIdle(s State, e Event) (State, Action) {
+	switch e {
+	case ReloadAsked:
+		return State{Phase: Holding, Live: s.Live}, Begin | Step
+	case LiveExited:
+		if !s.Live {
+			return s, Illegal
+		}
+		return State{Phase: Idle}, Retry
+	case RetryDue:
+		if s.Live { // it ran out while a handoff was already under way that has succeeded since
+			return s, None
+		}
+		return State{Phase: Resolving}, Restart | Step
+	case AllGone:
+		return s, None
+	}
+	return s, Illegal // StepDone, StepFailed, NewExited: no step runs and nothing is being started
+}
+
+func nextHolding(s State, e Event) (State, Action) {
+	switch e {
+	case ReloadAsked: // joins this handoff: nothing has been read yet
+		return s, Begin
+	case StepDone:
+		return State{Phase: Resolving, Live: s.Live}, Step
+	case LiveExited:
+		if !s.Live {
+			return s, Illegal
+		}
+		return State{Phase: Holding}, None
+	case RetryDue, AllGone:
+		return s, None
+	}
+	return s, Illegal // StepFailed, NewExited: waiting cannot fail, and nothing is being started
+}
+
+// nextStep answers for the phases from Resolving to Settling.
+func nextStep(s State, e Event) (State, Action) {
+	started := s.Phase >= Warming
+	switch e {
+	case ReloadAsked:
+		return State{Phase: s.Phase, Live: s.Live, Again: true}, None
+	case StepDone:
+		if s.Phase == Settling {
+			return after(State{Live: true, Again: s.Again}, Complete)
+		}
+		return State{Phase: s.Phase + 1, Live: s.Live, Again: s.Again}, Step
+	case StepFailed:
+		if s.Phase == Settling {
+			return s, Illegal // settling is bounded and then goes on with what was still open
+		}
+		return failed(s)
+	case NewExited:
+		if !started {
+			return s, Illegal
+		}
+		// While it settles too: the old generation was not told to stop yet, so this is still a way back.
+		return failed(s)
+	case LiveExited:
+		if !s.Live {
+			return s, Illegal
+		}
+		return State{Phase: s.Phase, Again: s.Again}, None // its replacement is already being started
+	case RetryDue, AllGone:
+		return s, None
+	}
+	return s, Illegal
+}
+
+// failed rolls back, and goes on with what is owed: the handoff that waits, or a restart where nothing is live.
+func failed(s State) (State, Action) {
+	if !s.Live && !s.Again {
+		return State{Phase: Idle}, Rollback | Retry
+	}
+	return after(s, Rollback)
+}
+
+// after ends a handoff with a, and begins the next one where a request waits for it.
+func after(s State, a Action) (State, Action) {
+	if s.Again {
+		return State{Phase: Holding, Live: s.Live}, a | Begin | Step
+	}
+	return State{Phase: Idle, Live: s.Live}, a
+}
+
+func nextStopping(s State, e Event) (State, Action) {
+	switch e {
+	case ReloadAsked:
+		return s, Refuse
+	case KillAsked:
+		return s, Kill
+	case StepDone, StepFailed: // a step that was cancelled may still have started a process: end that one too
+		return s, Halt
+	case AllGone:
+		return State{Phase: Stopped}, Exit
+	case StopAsked, NewExited, LiveExited, RetryDue:
+		return s, None
+	}
+	return s, Illegal
+}
+
+func nextStopped(s State, e Event) (State, Action) {
+	switch e {
+	case ReloadAsked:
+		return s, Refuse
+	case StopAsked, KillAsked, RetryDue, AllGone:
+		return s, None
+	}
+	return s, Illegal // no step runs and no generation is left
+}

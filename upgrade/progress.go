@@ -1,0 +1,152 @@
+package upgrade
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Outcome is how a handoff ended.
+type Outcome string
+
+// The outcomes.
+const (
+	OutcomeDone   Outcome = "done"   // the new generation is live
+	OutcomeFailed Outcome = "failed" // it was given up; the old one, if there was one, serves on
+)
+
+// A Record tells of one handoff, from its beginning to the moment the new generation was live or given up.
+type Record struct {
+	Handoff int       `json:"handoff"`           // numbered from 1
+	Restart bool      `json:"restart,omitempty"` // nobody asked: the service was started, or had crashed
+	Began   time.Time `json:"began"`
+	By      []string  `json:"by,omitempty"` // who asked
+
+	From        int    `json:"from,omitempty"` // the generation that was live; 0 if none
+	To          int    `json:"to,omitempty"`   // the generation that was started; 0 if it did not come to that
+	FromRelease string `json:"from_release,omitempty"`
+	ToRelease   string `json:"to_release,omitempty"`
+
+	Outcome Outcome       `json:"outcome,omitempty"` // "" while it runs
+	Phase   string        `json:"phase,omitempty"`   // that runs, or in which it failed
+	Reason  string        `json:"reason,omitempty"`  // why it failed
+	Steps   []StepTime    `json:"steps,omitempty"`   // that ended, in order
+	Took    time.Duration `json:"took_ns,omitempty"` // all together
+}
+
+// StepTime is how long a step took.
+type StepTime struct {
+	Name string        `json:"name"`
+	Took time.Duration `json:"took_ns"`
+}
+
+// A HandoffError says that a handoff failed. The old generation, if there was one, serves on.
+type HandoffError struct {
+	Record Record
+}
+
+// Error returns the reason.
+func (e *HandoffError) Error() string {
+	return fmt.Sprintf("handoff %d failed at step %s: %s", e.Record.Handoff, e.Record.Phase, e.Record.Reason)
+}
+
+// Progress is a step that has ended, as who asked for the handoff gets to see it.
+type Progress struct {
+	Handoff    int           `json:"handoff"`
+	Step       string        `json:"step"`
+	Generation int           `json:"generation,omitempty"`
+	Took       time.Duration `json:"took_ns"`
+	Error      string        `json:"error,omitempty"`
+}
+
+// A Request asks for a handoff.
+type Request struct {
+	By     string // who asks, for the record: "uid 0", "signal"
+	Signal bool   // it came as a signal, and another request that belongs to it may follow
+}
+
+// A ticket is a request and how it gets its answer.
+type ticket struct {
+	request Request
+	steps   chan Progress // closed with the answer
+	record  *Record       // set before steps is closed
+	err     error         // likewise
+}
+
+// progressRoom is more than the steps of the two handoffs that one request may see.
+const progressRoom = 64
+
+// Reload asks for a handoff, and blocks until it has succeeded or failed, or ctx ends; the handoff itself goes on then.
+// If one is under way that has begun to read the configuration, exactly one more follows it, which serves all who asked
+// meanwhile. Each step that ends is reported to progress, which may be nil, on the caller's goroutine.
+//
+// The error is *HandoffError, ErrStopping or the context's.
+func (s *Supervisor) Reload(ctx context.Context, r Request, progress func(Progress)) (*Record, error) {
+	t := &ticket{request: r, steps: make(chan Progress, progressRoom)}
+	if !s.post(func() { s.waiting = append(s.waiting, t); s.fire(ReloadAsked) }) {
+		return nil, ErrStopping
+	}
+	for {
+		select {
+		case p, more := <-t.steps:
+			if !more {
+				return t.record, t.err
+			}
+			if progress != nil {
+				progress(p)
+			}
+		case <-s.ended:
+			// The last look at the inbox may still have answered it.
+			select {
+			case <-t.steps:
+			default:
+				return nil, ErrStopping
+			}
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// Ask asks for a handoff like Reload, and does not wait for it.
+func (s *Supervisor) Ask(r Request) error {
+	t := &ticket{request: r, steps: make(chan Progress, progressRoom)}
+	if !s.post(func() { s.waiting = append(s.waiting, t); s.fire(ReloadAsked) }) {
+		return ErrStopping
+	}
+	return nil
+}
+
+// Stop asks for an orderly end: every generation drains. It does not wait for that; Run returns after it.
+func (s *Supervisor) Stop() { s.post(func() { s.fire(StopAsked) }) }
+
+// Kill asks for an end at once: every process is killed. It does not wait for that; Run returns after it.
+func (s *Supervisor) Kill() { s.post(func() { s.fire(KillAsked) }) }
+
+// answer ends a ticket's wait.
+func (t *ticket) answer(r *Record, err error) {
+	if r != nil && r.Outcome != OutcomeDone {
+		err = &HandoffError{Record: *r}
+	}
+	t.record, t.err = r, err
+	close(t.steps)
+}
+
+// tell reports a step. Who does not keep up misses some of them, and holds nobody up.
+func (t *ticket) tell(p Progress) {
+	select {
+	case t.steps <- p:
+	default:
+	}
+}
+
+// report tells everybody who waits for a handoff that a step of it has ended.
+func (h *handoff) report(phase Phase, took time.Duration, err error) {
+	p := Progress{Handoff: h.record.Handoff, Step: phase.String(), Generation: h.record.To, Took: took}
+	if err != nil {
+		p.Error = err.Error()
+	}
+	for _, t := range h.tickets {
+		t.tell(p)
+	}
+}

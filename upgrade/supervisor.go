@@ -1,0 +1,308 @@
+package upgrade
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/zddsupervisor/zddsupervisor/child"
+	"github.com/zddsupervisor/zddsupervisor/fdpass"
+)
+
+// Errors that the methods of a Supervisor return, beside *HandoffError.
+var (
+	// ErrStopping says that the supervisor is ending, and takes no requests any more.
+	ErrStopping = errors.New("the supervisor is stopping")
+	// ErrFirstStart is what Run returns with Options.FailFast, wrapped with the reason.
+	ErrFirstStart = errors.New("the first start failed")
+)
+
+// Manager is who is told how the supervisor fares: systemd, or nobody. See sd_notify(3) for the meanings. The methods
+// must not block for long.
+type Manager interface {
+	Ready(status string) error
+	Reloading(status string) error
+	Stopping(status string) error
+	Status(status string) error
+	ExtendTimeout(by time.Duration) error
+	Watchdog() error
+}
+
+// Options are what a Supervisor is made from.
+type Options struct {
+	// Plan is what the first generation is started from.
+	Plan *Plan
+	// Load reads the configuration anew, for each handoff. It may block on the file system.
+	Load func() (*Plan, error)
+
+	Reaper  *child.Reaper           // borrowed; starts and waits for every process
+	Cgroups *child.Delegation       // borrowed; makes a cgroup for each generation; nil where none is delegated
+	Systemd map[string][]*fdpass.FD // borrowed; the sockets that a .socket unit passed in, by name
+	Manager Manager                 // never nil; a *systemd.Notifier that is nil inside does nothing
+	Log     *slog.Logger            // nil for nobody
+
+	// RuntimeDirectory is where each generation's notify socket is made. It must exist.
+	RuntimeDirectory string
+	// FailFast ends Run with ErrFirstStart if the first generation does not get ready, instead of trying again.
+	FailFast bool
+	// SignalHold is how long a handoff that only a signal asked for waits before it reads anything, so that a request
+	// that belongs to the same reload can join it: systemd 253 to 258 send the reload signal first and run ExecReload=
+	// right after it. 0 means not at all.
+	SignalHold time.Duration
+	// WatchdogEvery is how often the manager wants to hear WATCHDOG=1; 0 means never. It is said by the goroutine that
+	// owns the state, and so only while that one works.
+	WatchdogEvery time.Duration
+}
+
+// A Supervisor runs one service: it owns its sockets and its generations, and hands off from one to the next.
+//
+// One goroutine, the one that calls Run, owns all of its state. Everything else, requests, steps that block, processes
+// that end, comes to it as a function in its inbox.
+type Supervisor struct {
+	opts  Options
+	log   *slog.Logger
+	inbox chan func()
+	ended chan struct{}  // closed when Run is over and the inbox is not read any more
+	tasks sync.WaitGroup // every goroutine that Run has started
+
+	// All below is for the goroutine in Run alone.
+
+	began   time.Time
+	state   State
+	plan    *Plan          // what the live generation was started from; restarts use it
+	bound   []fdpass.Bound // its sockets, in its order
+	first   bool           // no generation has been live yet
+	failure error          // why Run ends, where it is not because somebody asked
+
+	generations map[int]*generation // all that have a process, by number
+	live        *generation
+	number      int // the newest generation's
+	orphan      int // the generation that crashed on its seat, which its replacement takes; 0 if none
+
+	hand     *handoff // what is under way, or nil
+	step     *step    // the step of it that runs, or nil
+	waiting  []*ticket
+	handoffs int // how many have begun
+	last     *Record
+	restarts backoff
+	leaving  []departure // seats to give up once no step uses the sockets
+}
+
+// New returns a supervisor that does nothing until Run is called.
+func New(opts Options) *Supervisor {
+	log := opts.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &Supervisor{
+		opts:        opts,
+		log:         log,
+		inbox:       make(chan func(), 16),
+		ended:       make(chan struct{}),
+		plan:        opts.Plan,
+		first:       true,
+		generations: make(map[int]*generation),
+	}
+}
+
+// Run starts the service and supervises it until Stop or Kill was called and no process of it is left, or, with
+// Options.FailFast, until the first start has failed. It blocks, and may be called once. When it returns, the sockets
+// are closed and every goroutine has ended.
+func (s *Supervisor) Run() error {
+	s.began = time.Now()
+	beat := newTicker(s.opts.WatchdogEvery)
+	defer beat.Stop()
+	busy := newTicker(extendEvery)
+	defer busy.Stop()
+
+	s.fire(RetryDue)
+	for s.state.Phase != Stopped {
+		select {
+		case f := <-s.inbox:
+			f()
+		case <-beat.C:
+			s.tell(s.opts.Manager.Watchdog())
+		case <-busy.C:
+			s.extend()
+		}
+		if s.state.Phase == Stopping && len(s.generations) == 0 && s.step == nil {
+			s.fire(AllGone)
+		}
+	}
+	close(s.ended)
+	s.drainInbox()
+	s.tasks.Wait()
+	return s.failure
+}
+
+// extendEvery is how often the manager is asked for more time while something is under way, and extendBy how much.
+const (
+	extendEvery = 5 * time.Second
+	extendBy    = 15 * time.Second
+)
+
+// extend keeps the manager's limits on starting, reloading and stopping away: the limits that count are the
+// configuration's, and each of them is watched here.
+func (s *Supervisor) extend() {
+	if s.state.Phase != Idle || s.first {
+		s.tell(s.opts.Manager.ExtendTimeout(extendBy))
+	}
+}
+
+// tell logs that the manager could not be told something; nothing else can be done about it.
+func (s *Supervisor) tell(err error) {
+	if err != nil {
+		s.log.Warn("cannot notify the service manager", "cause", err)
+	}
+}
+
+// post hands f to the goroutine that owns the state. It blocks until there is room, and reports false if Run is over
+// and f will never run.
+func (s *Supervisor) post(f func()) bool {
+	select {
+	case s.inbox <- f:
+		return true
+	case <-s.ended:
+		return false
+	}
+}
+
+// ask runs f on the goroutine that owns the state and waits for it. It reports false if that will not happen.
+func (s *Supervisor) ask(ctx context.Context, f func()) bool {
+	done := make(chan struct{})
+	if !s.post(func() { f(); close(done) }) {
+		return false
+	}
+	select {
+	case <-done:
+		return true
+	case <-s.ended:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// drainInbox answers what came in after the last look: nothing may wait for ever.
+func (s *Supervisor) drainInbox() {
+	for {
+		select {
+		case f := <-s.inbox:
+			f()
+		default:
+			return
+		}
+	}
+}
+
+// spawn runs f in a goroutine that Run waits for before it returns.
+func (s *Supervisor) spawn(f func()) {
+	s.tasks.Add(1)
+	go func() {
+		defer s.tasks.Done()
+		f()
+	}()
+}
+
+// fire feeds an event to the machine and performs what it answers.
+func (s *Supervisor) fire(e Event) {
+	from := s.state
+	to, action := next(from, e)
+	if action == Illegal {
+		s.log.Error("an event came where it cannot: please report this", "state", from.String(), "event", e.String())
+		return
+	}
+	s.state = to
+	if from != to {
+		s.log.Debug("transition", "from", from.String(), "to", to.String(), "event", e.String(), "action", action.String())
+	}
+	for _, a := range []struct {
+		action Action
+		do     func()
+	}{
+		{Refuse, s.refuse},
+		{Rollback, s.rollback},
+		{Complete, s.complete},
+		{Halt, func() { s.halt(false) }},
+		{Kill, func() { s.halt(true) }},
+		{Retry, s.retry},
+		{Begin, s.begin},
+		{Restart, s.restart},
+		{Step, s.runStep},
+		{Exit, s.exit},
+	} {
+		if action&a.action != 0 {
+			a.do()
+		}
+	}
+}
+
+// refuse answers requests that came too late.
+func (s *Supervisor) refuse() {
+	for _, t := range s.waiting {
+		t.answer(nil, ErrStopping)
+	}
+	s.waiting = nil
+}
+
+// halt ends every generation, in order or at once.
+func (s *Supervisor) halt(now bool) {
+	if s.step != nil {
+		s.step.cancel()
+	}
+	s.tell(s.opts.Manager.Stopping("stopping"))
+	s.refuse()
+	if h := s.hand; h != nil {
+		for _, t := range h.tickets {
+			t.answer(nil, ErrStopping)
+		}
+		h.tickets = nil
+	}
+	for _, g := range s.generations {
+		s.end(g, RoleDraining, "the supervisor is stopping")
+		if now {
+			g.killNow()
+		}
+	}
+	s.live = nil
+}
+
+// exit closes the sockets: nobody is left to use them.
+func (s *Supervisor) exit() {
+	s.restarts.stop()
+	open := s.bound
+	if s.hand != nil {
+		open = append(open, s.hand.fresh...)
+	}
+	for _, b := range open {
+		if err := b.Socket.Close(); err != nil {
+			s.log.Warn("cannot close a socket", "socket", b.Spec.Name, "cause", err)
+		}
+	}
+	s.log.Info("stopped")
+}
+
+// newTicker returns a ticker, or one that never ticks for a period of 0.
+func newTicker(every time.Duration) *time.Ticker {
+	if every > 0 {
+		return time.NewTicker(every)
+	}
+	t := time.NewTicker(time.Hour)
+	t.Stop()
+	return t
+}
+
+// retry arms the next attempt to start the service, or ends the supervisor if it was told to give up at once.
+func (s *Supervisor) retry() {
+	if s.first && s.opts.FailFast {
+		s.failure = fmt.Errorf("%w: %s", ErrFirstStart, s.last.Reason)
+		s.fire(StopAsked)
+		return
+	}
+	delay := s.restarts.next()
+	s.log.Info("starting the service again", "in", delay.String())
+	s.tell(s.opts.Manager.Status("the service is down; starting it again in " + delay.String()))
+	s.restarts.arm(delay, func() { s.post(func() { s.fire(RetryDue) }) })
+}
