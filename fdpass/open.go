@@ -36,37 +36,3 @@ type OpenError struct {
 func (e *OpenError) Error() string { return e.Reason }
 func (e *OpenError) Unwrap() error { return e.Err }
 
-// ParseSpec reads a spec.
-func ParseSpec(text string) (Spec, error) { return Spec{}, errors.New("not implemented") }
-
-// String is the text form.
-func (s Spec) String() string { return "" }
-
-// Validate checks the spec.
-func (s Spec) Validate() error { return nil }
-
-// ValidateSet checks the specs of a configuration together.
-func ValidateSet(specs []Spec) error { return nil }
-
-// Key is the identity.
-func (s Spec) Key() string { return "" }
-
-// FDName is the name that the service sees.
-func (s Spec) FDName() string { return s.Name }
-
-// SpecError tells what is wrong with a Spec.
-type SpecError struct {
-	Option string // "" for the address itself
-	Reason string
-}
-
-func (e *SpecError) Error() string { return e.Reason }
-
-// SetError tells what is wrong with a list of specs.
-type SetError struct {
-	Index, Other int
-	Err          error
-}
-
-func (e *SetError) Error() string { return e.Err.Error() }
-func (e *SetError) Unwrap() error { return e.Err }

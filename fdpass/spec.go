@@ -1,6 +1,8 @@
 package fdpass
 
 import (
+	"path"
+	"strings"
 	"time"
 )
 
@@ -12,7 +14,8 @@ const (
 	// accepts first gets the connection.
 	Shared Mode = "shared"
 	// Steered is a kernel socket for each generation, in one SO_REUSEPORT group
-	// in which a program decides where each new connection goes. It is for TCP.
+	// in which a program decides where each new connection goes. No socket can
+	// be opened in this mode so far: Validate refuses it.
 	Steered Mode = "steered"
 )
 
@@ -34,8 +37,8 @@ const (
 // field by field or with ParseSpec, and check it with Validate, since no field
 // is checked before. Specs can be compared with ==.
 //
-// In error messages and in the text form each field below Address goes by the
-// option's name given with it.
+// In error messages and in the text form each field but Network and Address
+// goes by the option's name given with it.
 type Spec struct {
 	// Name is what the service finds in LISTEN_FDNAMES: at most 255 printable
 	// ASCII characters without ':'. Empty stands for the name that FDName
@@ -54,16 +57,17 @@ type Spec struct {
 	//     once, when the socket is bound, and the first address found is
 	//     taken, IPv4 before IPv6. PORT is a number; 0 lets the kernel choose.
 	//   - unix, unixgram and unixpacket: an absolute path, or '@' and the rest
-	//     of an abstract name; either has at most 107 bytes.
-	//   - systemd: the FileDescriptorName= of the .socket unit.
+	//     of an abstract name; either has at most 107 bytes, '@' not counted.
+	//   - systemd: the FileDescriptorName= of the .socket unit. Of several
+	//     sockets with one name each spec gets the next, in order.
 	Address string
 
 	// Mode is empty for the default of the network. Option "mode".
 	Mode Mode
 
 	// Backlog is how many connections may wait to be accepted; 0 stands for as
-	// many as the kernel allows (net.core.somaxconn). More than that is
-	// clamped by the kernel. Option "backlog".
+	// many as the kernel allows (net.core.somaxconn). The kernel clamps what is
+	// above that. Option "backlog".
 	Backlog int
 
 	// Owner and Group are names or numbers of the owner of a unix path. Empty
@@ -118,4 +122,96 @@ type Spec struct {
 	// socket is made, and never changed. The default is false, as in systemd.
 	// Option "nonblocking".
 	NonBlocking bool
+}
+
+// FDName returns the name under which the service gets the socket: Name, or
+// else one made from the rest: "tcp-8080" for tcp://:8080, "unix-/run/a.sock",
+// and NAME for systemd:NAME.
+func (s Spec) FDName() string {
+	if s.Name != "" {
+		return s.Name
+	}
+	name := s.Network + "-" + strings.TrimPrefix(s.Address, ":")
+	if s.Network == Systemd {
+		name = s.Address
+	}
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' || r == ':' {
+			return '-'
+		}
+		return r
+	}, name)
+}
+
+// Key returns what the socket is known by while the configuration changes: a
+// spec with the key of a socket that is open is served by that socket, whatever
+// its name and place in the list. Two ways to write one address have the same
+// key: ":80" and "[::]:80", or "tcp4://:80" and "tcp://0.0.0.0:80".
+//
+// Only port 0, the sockets of one systemd name and sockets with ReusePort can
+// have one key several times in a configuration; Open then goes by name first.
+func (s Spec) Key() string {
+	switch {
+	case s.inet():
+		h, err := s.hostPort()
+		if err != nil {
+			return s.Network + " " + s.Address
+		}
+		key := s.transport() + " " + h.key(s.Network)
+		if s.Device != "" {
+			key += " on " + s.Device
+		}
+		return key
+	case s.unixPath():
+		// A path is one file, whatever the type of the socket on it.
+		return Unix + " " + path.Clean(s.Address)
+	default:
+		return s.Network + " " + s.Address
+	}
+}
+
+// mode returns the mode that the spec asks for, never "".
+func (s Spec) mode() Mode {
+	if s.Mode == "" {
+		return Shared
+	}
+	return s.Mode
+}
+
+// inet reports whether the socket is one of the internet protocols.
+func (s Spec) inet() bool { return s.tcp() || s.udp() }
+
+func (s Spec) tcp() bool {
+	return s.Network == TCP || s.Network == TCP4 || s.Network == TCP6
+}
+
+func (s Spec) udp() bool {
+	return s.Network == UDP || s.Network == UDP4 || s.Network == UDP6
+}
+
+// transport returns "tcp" or "udp" for an internet network.
+func (s Spec) transport() string {
+	if s.tcp() {
+		return TCP
+	}
+	return UDP
+}
+
+// local reports whether the socket is a unix socket, of any type.
+func (s Spec) local() bool {
+	return s.Network == Unix || s.Network == UnixGram || s.Network == UnixPacket
+}
+
+// unixPath reports whether the socket is a unix socket with a file.
+func (s Spec) unixPath() bool { return s.local() && !strings.HasPrefix(s.Address, "@") }
+
+// listens reports whether the socket takes connections, rather than datagrams.
+// What a systemd socket does is known only once it is there.
+func (s Spec) listens() bool {
+	return s.tcp() || s.Network == Unix || s.Network == UnixPacket
+}
+
+// v6only reports whether IPv4 stays out, by the option or by the network.
+func (s Spec) v6only() bool {
+	return s.V6Only || s.Network == TCP6 || s.Network == UDP6
 }

@@ -32,7 +32,7 @@ type GenerationStatus struct {
 	Release   string     `json:"release,omitempty"`
 	Role      Role       `json:"role"`
 	PID       int        `json:"pid"`
-	Processes int        `json:"processes"` // in its tree
+	Processes int        `json:"processes"` // in its tree; -1 if unknown
 	Started   time.Time  `json:"started"`
 	Ready     *time.Time `json:"ready,omitempty"`
 	Status    string     `json:"status,omitempty"`  // its own words
@@ -82,7 +82,10 @@ func (s *Supervisor) Status(ctx context.Context) (*Status, error) {
 	}
 	// Counting processes and queues asks the kernel, and needs nothing of the owner's.
 	for i, g := range generations {
-		st.Generations[i].Processes = len(g.process.Tree().Members())
+		st.Generations[i].Processes = -1
+		if members, err := g.process.Tree().Members(); err == nil {
+			st.Generations[i].Processes = len(members)
+		}
 	}
 	for _, b := range bound {
 		st.Sockets = append(st.Sockets, describeSocket(b))
