@@ -1,0 +1,147 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/zddsupervisor/zddsupervisor/upgrade"
+)
+
+// Errors that tell why no supervisor could be asked.
+var (
+	ErrNotRunning = errors.New("no supervisor answers")
+	ErrRefused    = errors.New("the supervisor refuses")
+)
+
+// A Client asks one supervisor.
+type Client struct {
+	path string
+	http http.Client
+}
+
+// NewClient returns a client of the control socket at path. Nothing is connected yet.
+func NewClient(path string) *Client {
+	c := &Client{path: path}
+	c.http.Transport = &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "unix", path)
+		},
+		DisableKeepAlives: true,
+	}
+	return c
+}
+
+// Status asks what the supervisor is doing.
+func (c *Client) Status(ctx context.Context) (*Status, error) {
+	body, err := c.do(ctx, http.MethodGet, "/v1/status")
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	st := &Status{Status: &upgrade.Status{}}
+	if err := json.NewDecoder(body).Decode(st); err != nil {
+		return nil, fmt.Errorf("read the supervisor's answer on %s: %w", c.path, err)
+	}
+	return st, nil
+}
+
+// Reload asks for a handoff and blocks until it has ended; progress is called for each step. The error is
+// *upgrade.HandoffError if it failed.
+func (c *Client) Reload(ctx context.Context, progress func(upgrade.Progress)) (*upgrade.Record, error) {
+	body, err := c.do(ctx, http.MethodPost, "/v1/reload")
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	decoder := json.NewDecoder(body)
+	for {
+		var e Event
+		switch err := decoder.Decode(&e); {
+		case err != nil:
+			return nil, fmt.Errorf("the supervisor on %s went away before the handoff had ended; ask for its status", c.path)
+		case e.Error != "":
+			return nil, errors.New(e.Error)
+		case e.Result != nil && e.Result.Outcome != upgrade.OutcomeDone:
+			return nil, &upgrade.HandoffError{Record: *e.Result}
+		case e.Result != nil:
+			return e.Result, nil
+		case e.Progress != nil:
+			progress(*e.Progress)
+		}
+	}
+}
+
+// Ask asks for a handoff and does not wait for it.
+func (c *Client) Ask(ctx context.Context) error {
+	body, err := c.do(ctx, http.MethodPost, "/v1/reload?wait=false")
+	if err != nil {
+		return err
+	}
+	return body.Close()
+}
+
+// do sends a request and returns the body of its answer, which the caller closes.
+func (c *Client) do(ctx context.Context, method, path string) (io.ReadCloser, error) {
+	r, err := http.NewRequestWithContext(ctx, method, "http://supervisor"+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := c.http.Do(r)
+	switch {
+	case errors.Is(err, unix.ECONNREFUSED), errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("%w on %s; is it started?", ErrNotRunning, c.path)
+	case errors.Is(err, fs.ErrPermission):
+		return nil, fmt.Errorf("%w: %s belongs to another user; try as root", ErrRefused, c.path)
+	case err != nil:
+		return nil, fmt.Errorf("%w on %s: %w", ErrNotRunning, c.path, err)
+	}
+	if answer.StatusCode >= 300 {
+		defer answer.Body.Close()
+		why, _ := io.ReadAll(io.LimitReader(answer.Body, 1<<10))
+		return nil, fmt.Errorf("%w: %s", ErrRefused, strings.TrimSpace(string(why)))
+	}
+	return answer.Body, nil
+}
+
+// Find returns the control socket of the only supervisor that answers below bases, the directories that hold one
+// runtime directory for each supervisor. With none or several it is an error that says so; none wraps ErrNotRunning.
+func Find(bases []string) (string, error) {
+	var found []string
+	for _, base := range bases {
+		paths, err := filepath.Glob(filepath.Join(base, "*", SocketName))
+		if err != nil {
+			return "", err
+		}
+		for _, path := range paths {
+			if c, err := net.Dial("unix", path); err == nil {
+				c.Close()
+				found = append(found, path)
+			} else if errors.Is(err, os.ErrPermission) {
+				found = append(found, path)
+			}
+		}
+	}
+	switch len(found) {
+	case 0:
+		return "", fmt.Errorf("%w below %s; name it with --name or --control", ErrNotRunning, strings.Join(bases, " or "))
+	case 1:
+		return found[0], nil
+	}
+	var names []string
+	for _, path := range found {
+		names = append(names, filepath.Base(filepath.Dir(path)))
+	}
+	return "", fmt.Errorf("several supervisors run (%s); name one with --name", strings.Join(names, ", "))
+}

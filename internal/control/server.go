@@ -1,0 +1,180 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/zddsupervisor/zddsupervisor/upgrade"
+)
+
+// SocketName is the name of the control socket in the runtime directory.
+const SocketName = "control.sock"
+
+// ErrInUse says that another supervisor answers on the control socket.
+var ErrInUse = errors.New("another supervisor is running")
+
+// Service is what a Server makes reachable: an *upgrade.Supervisor.
+type Service interface {
+	Reload(ctx context.Context, r upgrade.Request, progress func(upgrade.Progress)) (*upgrade.Record, error)
+	Ask(r upgrade.Request) error
+	Status(ctx context.Context) (*upgrade.Status, error)
+}
+
+// Identity is what a supervisor says about itself.
+type Identity struct {
+	Name    string `json:"name"`
+	PID     int    `json:"pid"`
+	Program string `json:"program"` // the supervisor's own version
+}
+
+// Status is the answer to GET /v1/status.
+type Status struct {
+	Identity
+	*upgrade.Status
+}
+
+// An Event is a line of the answer to POST /v1/reload.
+type Event struct {
+	Progress *upgrade.Progress `json:"progress,omitempty"`
+	Result   *upgrade.Record   `json:"result,omitempty"`
+	Error    string            `json:"error,omitempty"` // there is no result: the supervisor is stopping, for instance
+}
+
+// A Server answers on a control socket until Close.
+type Server struct {
+	identity Identity
+	service  Service
+	log      *slog.Logger
+	http     *http.Server
+	listener net.Listener
+	serving  sync.WaitGroup
+}
+
+// Listen binds the control socket at path and takes the place of one that nobody answers on. If somebody does, the
+// error wraps ErrInUse. Connections wait until Serve.
+func Listen(path string) (net.Listener, error) {
+	if c, err := net.Dial("unix", path); err == nil {
+		c.Close()
+		return nil, fmt.Errorf("%w: it answers on %s", ErrInUse, path)
+	} else if errors.Is(err, unix.ECONNREFUSED) {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("remove the socket of a supervisor that is gone: %w", err)
+		}
+	}
+	// The umask is the whole process's, so the permissions are set before anybody can connect instead: a socket that
+	// does not listen yet refuses.
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("socket", err)
+	}
+	f := os.NewFile(uintptr(fd), path)
+	defer f.Close()
+	if err := unix.Bind(fd, &unix.SockaddrUnix{Name: path}); err != nil {
+		return nil, fmt.Errorf("make the control socket %s: %w", path, err)
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		return nil, fmt.Errorf("make the control socket private: %w", err)
+	}
+	if err := unix.Listen(fd, unix.SOMAXCONN); err != nil {
+		return nil, fmt.Errorf("listen on the control socket %s: %w", path, err)
+	}
+	l, err := net.FileListener(f)
+	if err != nil {
+		return nil, fmt.Errorf("listen on the control socket %s: %w", path, err)
+	}
+	l.(*net.UnixListener).SetUnlinkOnClose(true)
+	return l, nil
+}
+
+// Serve answers on a listener, which it takes, in goroutines that Close waits for.
+func Serve(l net.Listener, identity Identity, service Service, log *slog.Logger) *Server {
+	s := &Server{identity: identity, service: service, log: log, listener: l}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/status", s.status)
+	mux.HandleFunc("POST /v1/reload", s.reload)
+	s.http = &http.Server{
+		Handler:           authorize(mux),
+		ConnContext:       withPeer,
+		ReadHeaderTimeout: 5 * time.Second,
+		IdleTimeout:       time.Minute,
+		MaxHeaderBytes:    16 << 10,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+	s.serving.Add(1)
+	go func() {
+		defer s.serving.Done()
+		if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			log.Error("the control socket does not answer any more", "cause", err)
+		}
+	}()
+	return s
+}
+
+// Close gives answers that are under way a moment to get through, then ends every connection, and returns when none is
+// left. The socket's file is removed.
+func (s *Server) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	err := s.http.Shutdown(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = s.http.Close()
+	}
+	s.serving.Wait()
+	return err
+}
+
+func (s *Server) status(w http.ResponseWriter, r *http.Request) {
+	st, err := s.service.Status(r.Context())
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if err := json.NewEncoder(w).Encode(Status{s.identity, st}); err != nil {
+		s.log.Debug("a client of the control socket has gone", "cause", err)
+	}
+}
+
+func (s *Server) reload(w http.ResponseWriter, r *http.Request) {
+	request := upgrade.Request{By: fmt.Sprintf("uid %d", peerOf(r.Context()).uid)}
+	if r.URL.Query().Get("wait") == "false" {
+		if err := s.service.Ask(request); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	w.WriteHeader(http.StatusOK)
+	flush := http.NewResponseController(w)
+	flush.Flush()
+	encoder := json.NewEncoder(w)
+	send := func(e Event) {
+		if err := encoder.Encode(e); err != nil {
+			s.log.Debug("a client of the control socket has gone", "cause", err)
+		}
+		flush.Flush()
+	}
+	record, err := s.service.Reload(r.Context(), request, func(p upgrade.Progress) { send(Event{Progress: &p}) })
+	var failed *upgrade.HandoffError
+	switch {
+	case errors.As(err, &failed):
+		send(Event{Result: &failed.Record})
+	case err != nil:
+		send(Event{Error: err.Error()})
+	default:
+		send(Event{Result: record})
+	}
+}
