@@ -50,4 +50,3 @@ func (f *FD) String() string {
 	}
 	return "closed fd"
 }
-

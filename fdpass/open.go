@@ -35,4 +35,3 @@ type OpenError struct {
 
 func (e *OpenError) Error() string { return e.Reason }
 func (e *OpenError) Unwrap() error { return e.Err }
-

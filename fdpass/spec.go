@@ -135,12 +135,13 @@ func (s Spec) FDName() string {
 	if s.Network == Systemd {
 		name = s.Address
 	}
-	return strings.Map(func(r rune) rune {
+	name = strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' || r == ':' {
 			return '-'
 		}
 		return r
 	}, name)
+	return name[:min(len(name), maxName)]
 }
 
 // Key returns what the socket is known by while the configuration changes: a
