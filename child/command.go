@@ -1,10 +1,19 @@
 package child
 
 import (
-	"golang.org/x/sys/unix"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 
+	"github.com/zddsupervisor/zddsupervisor/child/internal/shim"
 	"github.com/zddsupervisor/zddsupervisor/fdpass"
 )
+
+// FirstFD is the number that the first of Command.Sockets has in the child, as
+// sd_listen_fds(3) has it.
+const FirstFD = 3
 
 // A Command says what to start and in which surroundings. The zero value of
 // every field but Path is usable. Nothing in it is taken over: descriptors are
@@ -34,27 +43,28 @@ type Command struct {
 	// Extra descriptors follow the sockets and are not announced.
 	Extra []*fdpass.FD
 
-	// Notify is the value of NOTIFY_SOCKET, "" for none. Where the child has no
-	// cgroup of its own, it is also how processes are found that have left the
-	// child's session and parents, so it should differ for each generation.
+	// Notify is the value of NOTIFY_SOCKET, "" for none. It is also how a Tree
+	// finds processes that have left the child's session and parents, so it
+	// should differ for each generation.
 	Notify string
 
 	// Credential is the user and the groups; nil means the supervisor's own.
 	Credential *Credential
 
-	// Limits are resource limits; what is not named is as it was when the
-	// supervisor was started.
+	// Limits are resource limits, set before the user changes. What is not named
+	// is as it was when the supervisor was started.
 	Limits []Limit
 
 	// Umask is the file mode creation mask; nil means the supervisor's own.
-	Umask *int
+	Umask *uint32
 
 	// Stdin, Stdout and Stderr become the descriptors 0, 1 and 2. Nil means
-	// /dev/null for Stdin and the supervisor's own 1 and 2 for the others, the
+	// /dev/null for Stdin and the supervisor's own 1 and 2 for the others: the
 	// very same open files, so that no pipe of ours is in between.
 	Stdin, Stdout, Stderr *fdpass.FD
 
-	// Cgroup is where the child is born; nil means the supervisor's own.
+	// Cgroup is where the child is born; nil means the supervisor's own. It
+	// stays open as long as the Process's Tree is used.
 	Cgroup *Cgroup
 }
 
@@ -65,21 +75,79 @@ type NamedFD struct {
 	FD   *fdpass.FD
 }
 
-// A Credential is who a process runs as. Groups are the supplementary groups,
-// all of them: an empty list means none.
-type Credential struct {
-	UID, GID uint32
-	Groups   []uint32
-}
-
 // A Limit is one resource limit, see setrlimit(2).
 type Limit struct {
-	Resource int // unix.RLIMIT_NOFILE and so on
-	unix.Rlimit
+	Resource int    // unix.RLIMIT_NOFILE and so on
+	Cur, Max uint64 // unix.RLIM_INFINITY for none
 }
 
-// LookupCredential finds a user and a group, each by name or by number.
-func LookupCredential(user, group string) (*Credential, error) { return nil, errTodo }
+// noID means "leave it as it is" to setresuid(2) and setresgid(2).
+const noID = 1<<32 - 1
 
-// CleanEnv returns env without the variables that belong to the supervisor.
-func CleanEnv(env []string) []string { return env }
+// validate finds what no child can be given.
+func (c *Command) validate() error {
+	if c.Path == "" {
+		return errors.New("the command is empty")
+	}
+	for _, s := range slices.Concat([]string{c.Path, c.Dir, c.Notify}, c.Args, c.Env) {
+		if strings.ContainsRune(s, 0) {
+			return fmt.Errorf("%q contains a NUL character", s)
+		}
+	}
+	if cred := c.Credential; cred != nil && (cred.UID == noID || cred.GID == noID) {
+		// The child would keep the supervisor's rights.
+		return fmt.Errorf("%d is no user or group", uint32(noID))
+	}
+	for _, s := range c.Sockets {
+		// They are joined by colons.
+		if strings.ContainsFunc(s.Name, func(r rune) bool { return r == ':' || r < ' ' || r == 0x7f }) {
+			return fmt.Errorf("the socket name %q contains a colon or a control character", s.Name)
+		}
+	}
+	return nil
+}
+
+// spec is what the shim is told. The child has the descriptors below keep.
+func (c *Command) spec(path string, keep int) *shim.Spec {
+	s := &shim.Spec{
+		Path:      path,
+		Args:      c.Args,
+		Env:       c.environ(),
+		Dir:       c.Dir,
+		Keep:      uint32(keep),
+		ListenPID: len(c.Sockets) > 0,
+		Umask:     c.Umask,
+	}
+	if s.Args == nil {
+		s.Args = []string{c.Path}
+	}
+	for _, l := range c.Limits {
+		s.Limits = append(s.Limits, shim.Limit{Resource: uint32(l.Resource), Cur: l.Cur, Max: l.Max})
+	}
+	if cred := c.Credential; cred != nil {
+		s.Credential = &shim.Credential{UID: cred.UID, GID: cred.GID, Groups: cred.Groups}
+	}
+	return s
+}
+
+// environ is the child's environment but for LISTEN_PID, which only the child
+// itself knows.
+func (c *Command) environ() []string {
+	var env []string
+	if c.Notify != "" {
+		env = append(env, notifyEntry(c.Notify))
+	}
+	if n := len(c.Sockets); n > 0 {
+		names := make([]string, n)
+		for i, s := range c.Sockets {
+			names[i] = s.Name
+			if s.Name == "" {
+				names[i] = "unknown"
+			}
+		}
+		env = append(env, "LISTEN_FDS="+strconv.Itoa(n), "LISTEN_FDNAMES="+strings.Join(names, ":"))
+	}
+	return append(env, withoutVariables(c.Env, handedOver[:])...)
+}
+
+func notifyEntry(path string) string { return "NOTIFY_SOCKET=" + path }

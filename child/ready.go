@@ -2,78 +2,90 @@ package child
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 )
 
-// A Waiter waits for one kind of ready signal.
+// A Waiter waits for one kind of ready signal, once. The calls come in this order:
+// Prepare, Reaper.Start, Wait, Close; after a failure the rest but Close is left out.
 type Waiter interface {
-	// Prepare changes the command so that the signal can be given. It is called
-	// once, after the sockets were put in and before Start.
+	// Prepare changes the command so that the signal can be given. The command's
+	// sockets are in it already.
 	Prepare(c *Command) error
 
-	// Wait blocks until p is ready (nil), has ended (*ExitedError), or ctx ends:
-	// a *NotReadyError if by a deadline (context.Cause is
-	// context.DeadlineExceeded), else context.Cause(ctx). It is called once.
+	// Wait blocks until p is ready and returns nil, or returns an *ExitedError as
+	// soon as p has ended, whatever it has said before. When ctx ends first, it
+	// returns a *NotReadyError if that was a deadline, that is, if context.Cause
+	// is context.DeadlineExceeded, and else the cause. A caller whose deadline
+	// moves cancels with that cause.
 	Wait(ctx context.Context, p *Process) error
 
-	// Close gives back what Prepare has opened. It may follow Prepare without Wait.
+	// Close gives back what Prepare has opened. Closing again does nothing.
 	Close() error
 }
 
-// An ExitedError is a process that ended before it was ready.
+// An ExitedError is a process that has ended before it was ready.
 type ExitedError struct {
 	Exit Exit
-	Left []int // processes of its tree that still ran: it has put itself in the background
+
+	// Left are the processes of its tree that still ran then. If it has ended
+	// well, it has most likely put itself in the background.
+	Left []int
 }
 
-func (e *ExitedError) Error() string { return "" }
+// Error is such as "it ended before it was ready: exit status 3".
+func (e *ExitedError) Error() string {
+	text := fmt.Sprintf("it ended before it was ready: %v", e.Exit)
+	if len(e.Left) > 0 && e.Exit.Success() {
+		text += fmt.Sprintf("; the processes %v that it has started still run: a service has to stay in the foreground, not make itself a daemon", e.Left)
+	}
+	return text
+}
 
-// A NotReadyError is a ready signal that did not come in time.
+// A NotReadyError is a ready signal that did not come in time. It is
+// context.DeadlineExceeded too.
 type NotReadyError struct {
-	By      string // the value of ready.by
-	Waited  time.Duration
-	Message string
+	By     string        // the kind of signal, as the configuration calls it
+	Waited time.Duration // how long
+
+	missing string // what was waited for, and how it stands
+	hint    string
 }
 
-func (e *NotReadyError) Error() string { return e.Message }
+// Error says what was waited for and what else there is.
+func (e *NotReadyError) Error() string {
+	text := fmt.Sprintf("it was not ready after %v: %s", e.Waited.Round(time.Millisecond), e.missing)
+	if e.hint != "" {
+		text += "; " + e.hint
+	}
+	return text + "; if it cannot give this signal, let ready.by be another of notify, fd, http, accept, exec and delay, and if it only needs longer, raise ready.timeout"
+}
 
-// Unwrap makes it context.DeadlineExceeded.
+// Unwrap returns context.DeadlineExceeded.
 func (e *NotReadyError) Unwrap() error { return context.DeadlineExceeded }
 
-// NotifyReady is ready when Ready is closed, by whoever reads the notify socket.
-type NotifyReady struct{ Ready <-chan struct{} }
-
-func (w *NotifyReady) Prepare(c *Command) error                   { return errTodo }
-func (w *NotifyReady) Wait(ctx context.Context, p *Process) error { return errTodo }
-func (w *NotifyReady) Close() error                               { return nil }
-
-// FDReady is ready when a newline comes on a pipe, as s6 has it.
-type FDReady struct{}
-
-func (w *FDReady) Prepare(c *Command) error { return errTodo }
-
-// Number is the descriptor's number in the child, known after Prepare: that of
-// the first extra descriptor, 3 plus the number of sockets, unless others were
-// put in before.
-func (w *FDReady) Number() int                                { return 0 }
-func (w *FDReady) Wait(ctx context.Context, p *Process) error { return errTodo }
-func (w *FDReady) Close() error                               { return nil }
-
-// ExecReady is ready when Command, run again and again, exits with status 0.
-type ExecReady struct {
-	Reaper   *Reaper
-	Path     string
-	Args     []string      // the name first; nil means Path alone
-	Interval time.Duration // between two runs; 0 means one second
+// waitEnded is what a Wait returns when ctx has ended.
+func waitEnded(ctx context.Context, p *Process, by string, since time.Time, missing string) error {
+	cause := context.Cause(ctx)
+	if !errors.Is(cause, context.DeadlineExceeded) {
+		return cause
+	}
+	return &NotReadyError{By: by, Waited: time.Since(since), missing: missing, hint: shellHint(p)}
 }
 
-func (w *ExecReady) Prepare(c *Command) error                   { return errTodo }
-func (w *ExecReady) Wait(ctx context.Context, p *Process) error { return errTodo }
-func (w *ExecReady) Close() error                               { return nil }
+// exited is what a Wait returns when p has ended.
+func exited(p *Process) error {
+	left, _ := p.Tree().Members() // only for the wording
+	return &ExitedError{Exit: p.Exit(), Left: left}
+}
 
-// DelayReady is ready when it has lived for Delay.
-type DelayReady struct{ Delay time.Duration }
-
-func (w *DelayReady) Prepare(c *Command) error                   { return errTodo }
-func (w *DelayReady) Wait(ctx context.Context, p *Process) error { return errTodo }
-func (w *DelayReady) Close() error                               { return nil }
+// hasEnded looks without blocking.
+func hasEnded(p *Process) bool {
+	select {
+	case <-p.Done():
+		return true
+	default:
+		return false
+	}
+}
