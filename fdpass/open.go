@@ -1,8 +1,13 @@
 package fdpass
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
+	"strings"
 )
 
 // OpenOptions are what Open needs besides the specs. The zero value opens
@@ -14,24 +19,187 @@ type OpenOptions struct {
 
 	// FromSystemd are the sockets that systemd passed in, by
 	// FileDescriptorName=, in the order in which they came. They are borrowed:
-	// Open duplicates those that it uses.
+	// Open duplicates those that it uses. Give the same ones at each call.
 	FromSystemd map[string][]*FD
 
-	// Log is told of limits that the kernel has clamped. Nil for nobody.
+	// Log is told of limits that the kernel has clamped, of a fall-back to
+	// IPv4, and of removed files of dead processes. Nil for nobody.
 	Log *slog.Logger
 }
 
-// Open opens the sockets of a configuration.
+// Open returns a socket for each of the specs, in their order. A spec with the
+// Key of a socket in o.Have is served by that, and fresh are the others, which
+// were opened now. It is all or nothing: on an error what was fresh is closed
+// again. Kept sockets are not touched in any case; once the configuration holds
+// for good, call Reconfigure on them with the new spec.
+//
+// Where several sockets have one key, a spec gets that of its name, or else the
+// next in order.
+//
+// The error is a *SetError if the specs are not right by themselves, and else
+// an *OpenError about the first socket that could not be opened; it wraps
+// ErrNotChangeable where a kept socket would have to become another.
+//
+// Open blocks while it looks up host names, at most 5 s for each, and users.
 func Open(specs []Spec, o OpenOptions) (all, fresh []Bound, err error) {
-	return nil, nil, errors.New("not implemented")
+	if err := ValidateSet(specs); err != nil {
+		return nil, nil, err
+	}
+	op := &opening{have: o.Have, systemd: o.FromSystemd, log: o.Log}
+	if op.log == nil {
+		op.log = slog.New(slog.DiscardHandler)
+	}
+	all = keep(specs, o.Have)
+	for _, b := range all {
+		if b.Socket == nil {
+			continue
+		}
+		if err := op.stays(b); err != nil {
+			return nil, nil, err
+		}
+	}
+	defer func() {
+		if err != nil {
+			for _, b := range slices.Backward(op.fresh) {
+				_ = b.Socket.Close() // the first error is the one that tells
+			}
+			all, fresh = nil, nil
+		}
+	}()
+	for i := range all {
+		if all[i].Socket != nil {
+			continue
+		}
+		if all[i].Socket, err = op.open(all[i].Spec); err != nil {
+			return nil, nil, err
+		}
+		op.fresh = append(op.fresh, all[i])
+	}
+	return all, op.fresh, nil
 }
 
-// OpenError tells why a socket could not be opened.
+// keep returns an entry for each spec, in order, with the socket that serves it
+// if there is one already.
+func keep(specs []Spec, have []Bound) []Bound {
+	all := make([]Bound, len(specs))
+	taken := make([]bool, len(have))
+	take := func(i int, fits func(Bound) bool) {
+		for j, b := range have {
+			if all[i].Socket == nil && !taken[j] && b.Spec.Key() == all[i].Spec.Key() && fits(b) {
+				all[i].Socket, taken[j] = b.Socket, true
+			}
+		}
+	}
+	for i, s := range specs {
+		s.Name = s.FDName()
+		all[i].Spec = s
+		take(i, func(b Bound) bool { return b.Spec.FDName() == s.Name })
+	}
+	for i := range specs {
+		take(i, func(Bound) bool { return true })
+	}
+	return all
+}
+
+// An opening is one call of Open.
+type opening struct {
+	have    []Bound
+	fresh   []Bound
+	systemd map[string][]*FD
+	log     *slog.Logger
+}
+
+// stays checks that a kept socket can serve its new spec.
+func (op *opening) stays(b Bound) error {
+	for _, h := range op.have {
+		if h.Socket != b.Socket {
+			continue
+		}
+		if err := changeable(h.Spec, b.Spec); err != nil {
+			return &OpenError{Spec: b.Spec, Reason: err.Error() + "; restart to change it, or give the socket another address", Err: err}
+		}
+	}
+	return nil
+}
+
+// open opens the socket of one spec, which has its name.
+func (op *opening) open(s Spec) (Socket, error) {
+	if s.Network == Systemd {
+		return op.adopt(s)
+	}
+	sh, err := openShared(s, op.log)
+	if err != nil {
+		return nil, op.explain(s, err)
+	}
+	return sh, nil
+}
+
+// adopt takes the next socket of a name that systemd passed in.
+func (op *opening) adopt(s Spec) (Socket, error) {
+	passed := op.systemd[s.Address]
+	for _, fd := range passed {
+		if op.used(fd) {
+			continue
+		}
+		sh, err := adoptShared(s, fd, op.log)
+		if err != nil {
+			return nil, &OpenError{Spec: s, Err: err, Reason: fmt.Sprintf("the descriptor that systemd passed as %q cannot be used: %v", s.Address, err)}
+		}
+		return sh, nil
+	}
+	reason := fmt.Sprintf("systemd passed no socket named %q", s.Address)
+	switch {
+	case len(passed) > 0:
+		reason = fmt.Sprintf("systemd passed only %d named %q", len(passed), s.Address)
+	case len(op.systemd) > 0:
+		reason += ", only " + strings.Join(slices.Sorted(maps.Keys(op.systemd)), ", ")
+	}
+	return nil, &OpenError{Spec: s, Err: ErrNotPassed, Reason: reason + "; check FileDescriptorName= and Service= of the .socket unit"}
+}
+
+// used reports whether a socket that is open already is the one of fd.
+func (op *opening) used(fd *FD) bool {
+	want, err := cookie(fd.Raw())
+	if err != nil {
+		return false // no socket at all, which inspect tells better
+	}
+	for _, b := range slices.Concat(op.have, op.fresh) {
+		own, ok := b.Socket.(interface{ cookie() (uint64, error) })
+		if !ok {
+			continue
+		}
+		if got, err := own.cookie(); err == nil && got == want {
+			return true
+		}
+	}
+	return false
+}
+
+// holder returns the socket of this supervisor that is in the way of a spec.
+func (op *opening) holder(s Spec) (Bound, bool) {
+	for _, b := range slices.Concat(op.have, op.fresh) {
+		literal, err := ParseSpec(b.Socket.Addr())
+		if s.conflicts(b.Spec) || err == nil && s.conflicts(literal) {
+			return b, true
+		}
+	}
+	return Bound{}, false
+}
+
+// ErrNotPassed is wrapped by the OpenError about a socket that systemd should
+// have passed in and did not.
+var ErrNotPassed = errors.New("not passed in by systemd")
+
+// An OpenError tells why one socket could not be opened.
 type OpenError struct {
 	Spec   Spec
-	Reason string
-	Err    error
+	Reason string // what is wrong and what to do, in words
+	Err    error  // the cause; may be an *os.SyscallError
 }
 
-func (e *OpenError) Error() string { return e.Reason }
+func (e *OpenError) Error() string {
+	return fmt.Sprintf("socket %s: %s", cmp.Or(e.Spec.FDName(), "?"), e.Reason)
+}
+
+// Unwrap returns Err.
 func (e *OpenError) Unwrap() error { return e.Err }

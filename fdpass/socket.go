@@ -30,7 +30,7 @@ type Socket interface {
 	// Addr returns the address that the kernel says the socket is bound to, as
 	// a spec: "tcp://127.0.0.1:41234" even where the configuration said port 0.
 	// A socket on [::] that takes IPv4 as well is tcp://, one that does not is
-	// tcp6://.
+	// tcp6://. Addr, like Mode, answers after Close too.
 	Addr() string
 
 	// Mode returns how the generations share it, never "".

@@ -1,0 +1,197 @@
+package fdpass
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// shared is a Socket in shared mode: one kernel socket, of which every
+// generation gets a duplicate. It keeps no account of who has one, because
+// nothing depends on it.
+type shared struct {
+	endpoint endpoint
+	log      *slog.Logger
+	// foreign marks a socket that systemd owns too. What belongs to the socket
+	// and not to our descriptor is not ours to change.
+	foreign bool
+
+	mu   sync.Mutex
+	spec Spec        // as it is in force
+	fd   *FD         // owned; closed is closed for good
+	file *socketFile // of a unix path that we bound, else nil
+}
+
+// openShared opens the socket of a spec anew.
+func openShared(s Spec, log *slog.Logger) (_ *shared, err error) {
+	sh := &shared{spec: s, log: log}
+	if s.local() {
+		sh.fd, sh.file, err = s.openUnix(log)
+	} else {
+		sh.fd, err = s.openInet(log)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			_ = sh.Close() // the first error is the one that tells
+		}
+	}()
+	if sh.endpoint, err = inspect(sh.fd.Raw()); err != nil {
+		return nil, err
+	}
+	sh.reportBacklog()
+	return sh, nil
+}
+
+// adoptShared makes a Socket of a duplicate of fd, which is borrowed.
+func adoptShared(s Spec, fd *FD, log *slog.Logger) (_ *shared, err error) {
+	sh := &shared{spec: s, log: log, foreign: true}
+	if sh.fd, err = fd.Dup(); err != nil {
+		return nil, err
+	}
+	if sh.endpoint, err = inspect(sh.fd.Raw()); err != nil {
+		_ = sh.fd.Close()
+		return nil, err
+	}
+	return sh, nil
+}
+
+// reportBacklog tells the log if the kernel took less than the spec asks for.
+func (sh *shared) reportBacklog() {
+	if sh.spec.Backlog == 0 {
+		return
+	}
+	st, err := sh.endpoint.stats(sh.fd.Raw())
+	if err == nil && st.QueueLimit != Unknown && st.QueueLimit < sh.spec.Backlog {
+		sh.log.Warn("the kernel allows fewer waiting connections than asked for", "socket", sh.spec.FDName(),
+			"option", "backlog", "asked", sh.spec.Backlog, "got", st.QueueLimit, "limit", "net.core.somaxconn")
+	}
+}
+
+func (sh *shared) Addr() string { return sh.endpoint.addr() }
+
+func (sh *shared) Mode() Mode { return Shared }
+
+func (sh *shared) Join(gen, heirOf int) (*FD, error) {
+	return sh.fd.Dup()
+}
+
+func (sh *shared) Cutover(gen int) error { return sh.open() }
+
+func (sh *shared) Settle(ctx context.Context, gen int) (Unsettled, error) {
+	return Unsettled{}, sh.open()
+}
+
+func (sh *shared) Leave(gen int) error { return sh.open() }
+
+// open returns os.ErrClosed once the socket is closed.
+func (sh *shared) open() error {
+	return sh.use(func(int) error { return nil })
+}
+
+// use calls f with the socket's descriptor, which stays open until f returns;
+// so f must not block. It returns os.ErrClosed if it is closed already.
+func (sh *shared) use(f func(raw int) error) error {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	raw := sh.fd.Raw()
+	if raw < 0 {
+		return os.ErrClosed
+	}
+	return f(raw)
+}
+
+func (sh *shared) Stats() (st Stats, err error) {
+	err = sh.use(func(raw int) error {
+		st, err = sh.endpoint.stats(raw)
+		return err
+	})
+	return st, err
+}
+
+func (sh *shared) Reconfigure(s Spec) error {
+	var old Spec
+	if err := sh.use(func(int) error { old = sh.spec; return nil }); err != nil {
+		return err
+	}
+	if err := changeable(old, s); err != nil {
+		return err
+	}
+	owner, err := s.ownershipFrom(old) // may take its time: users come from anywhere
+	if err != nil {
+		return err
+	}
+	return sh.use(func(raw int) error {
+		if sh.file != nil {
+			if err := sh.file.set(owner); err != nil {
+				return err
+			}
+		}
+		if s.Backlog == old.Backlog {
+			sh.spec = s
+			return nil
+		}
+		if err := s.listen(raw); err != nil {
+			return err
+		}
+		sh.spec = s
+		sh.reportBacklog()
+		return nil
+	})
+}
+
+// changeable returns an error that wraps ErrNotChangeable and names the option
+// if an open socket of the one spec cannot become one of the other.
+func changeable(from, to Spec) error {
+	if from.Key() != to.Key() || from.local() && from.Network != to.Network {
+		return fmt.Errorf("the address %s, now %s, %w", to.address(), from.address(), ErrNotChangeable)
+	}
+	from.Mode, to.Mode = from.mode(), to.mode()
+	from.V6Only, to.V6Only = from.v6only(), to.v6only()
+	for _, o := range options() {
+		if !o.live && o.get(from) != o.get(to) {
+			return fmt.Errorf("option %q %w", o.name, ErrNotChangeable)
+		}
+	}
+	return nil
+}
+
+func (sh *shared) Close() error {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if sh.fd.Raw() < 0 {
+		return nil
+	}
+	// The file goes first: an inode number that is free again proves nothing.
+	return errors.Join(sh.removeFile(), sh.fd.Close())
+}
+
+// removeFile removes the file of a unix path that we bound.
+func (sh *shared) removeFile() error {
+	if sh.file == nil {
+		return nil
+	}
+	return sh.file.remove()
+}
+
+// cookie returns the kernel's number of the socket, the same for each of its
+// descriptors, see SO_COOKIE in socket(7).
+func cookie(raw int) (uint64, error) {
+	n, err := unix.GetsockoptUint64(raw, unix.SOL_SOCKET, unix.SO_COOKIE)
+	return n, os.NewSyscallError("getsockopt SO_COOKIE", err)
+}
+
+func (sh *shared) cookie() (n uint64, err error) {
+	err = sh.use(func(raw int) error {
+		n, err = cookie(raw)
+		return err
+	})
+	return n, err
+}
