@@ -1,0 +1,11 @@
+// The command zddsupervisor deploys new versions of a service without losing a connection. See the README.
+package main
+
+import (
+	"context"
+	"os"
+)
+
+func main() {
+	os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
+}

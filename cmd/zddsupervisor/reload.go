@@ -1,0 +1,88 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/zddsupervisor/zddsupervisor/upgrade"
+)
+
+func reloadCommand() *cobra.Command {
+	var to target
+	var noWait bool
+	cmd := &cobra.Command{
+		Use:   "reload",
+		Short: "Hand off to a new version, and wait until it is live",
+		Long: `Starts the service anew from the configuration as it is now, and hands off to it.
+Each step is printed as it ends. The command returns when the new version is live, or has
+failed; the old version drains behind it. If a handoff is under way already, one more follows it,
+and this command waits for that one.
+
+Exit status: 0 the new version is live; 1 the handoff failed and the old version still serves,
+with the reason; 3 no supervisor was reached.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			client, err := to.client()
+			if err != nil {
+				return err
+			}
+			if noWait {
+				return client.Ask(cmd.Context())
+			}
+			out := cmd.OutOrStdout()
+			record, err := client.Reload(cmd.Context(), func(p upgrade.Progress) { printStep(out, p) })
+			if err != nil {
+				return err
+			}
+			printDone(out, record)
+			return nil
+		},
+	}
+	to.addFlags(cmd)
+	cmd.Flags().BoolVar(&noWait, "no-wait", false, "return as soon as the request was taken")
+	return cmd
+}
+
+// printStep prints one line for a step that has ended.
+func printStep(out io.Writer, p upgrade.Progress) {
+	if p.Step == upgrade.Holding.String() {
+		return // nothing that anybody waits for
+	}
+	mark := "ok"
+	if p.Error != "" {
+		mark = "failed"
+	}
+	fmt.Fprintf(out, "%-8s %-7s %s\n", p.Step, mark, round(p.Took))
+}
+
+// printDone prints what has changed.
+func printDone(out io.Writer, r *upgrade.Record) {
+	was := ""
+	if r.From != 0 {
+		was = fmt.Sprintf(", generation %d drains", r.From)
+	}
+	fmt.Fprintf(out, "generation %d%s is live after %s%s\n", r.To, inParentheses(r.ToRelease), round(r.Took), was)
+}
+
+func inParentheses(s string) string {
+	if s == "" {
+		return ""
+	}
+	return " (" + s + ")"
+}
+
+// round shortens a duration to what a person wants to know.
+func round(d time.Duration) time.Duration {
+	switch {
+	case d > 10*time.Second:
+		return d.Round(time.Second)
+	case d > time.Second:
+		return d.Round(10 * time.Millisecond)
+	case d > 10*time.Millisecond:
+		return d.Round(time.Millisecond)
+	}
+	return d.Round(10 * time.Microsecond)
+}

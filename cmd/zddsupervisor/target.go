@@ -1,0 +1,56 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/zddsupervisor/zddsupervisor/internal/control"
+)
+
+// target says which supervisor a command is meant for.
+type target struct {
+	name, path string
+}
+
+func (t *target) addFlags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&t.name, "name", "", "the supervisor's name (default: the only one that runs)")
+	cmd.Flags().StringVar(&t.path, "control", "", "the path of its control socket, instead of its name")
+}
+
+// client returns a client of the supervisor that is meant.
+func (t *target) client() (*control.Client, error) {
+	path := t.path
+	if path == "" {
+		var err error
+		if path, err = t.find(); err != nil {
+			return nil, err
+		}
+	}
+	return control.NewClient(path), nil
+}
+
+// find finds the control socket: by name where there is one, else the only one that answers.
+func (t *target) find() (string, error) {
+	bases := runtimeBases()
+	if t.name == "" {
+		return control.Find(bases)
+	}
+	for _, base := range bases {
+		path := filepath.Join(base, t.name, control.SocketName)
+		if _, err := os.Lstat(path); err == nil {
+			return path, nil
+		}
+	}
+	return filepath.Join(bases[0], t.name, control.SocketName), nil // and the client says that nobody is there
+}
+
+// runtimeBases are the directories below which supervisors have their runtime directories.
+func runtimeBases() []string {
+	var bases []string
+	if xdg := os.Getenv("XDG_RUNTIME_DIR"); xdg != "" && os.Geteuid() != 0 {
+		bases = append(bases, filepath.Join(xdg, "zddsupervisor"))
+	}
+	return append(bases, "/run/zddsupervisor")
+}
