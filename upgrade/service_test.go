@@ -29,6 +29,11 @@ func TestMain(m *testing.M) {
 		service(mode)
 		return
 	}
+	// The runtime's poller keeps two descriptors from its first use on.
+	if r, w, err := os.Pipe(); err == nil {
+		r.Close()
+		w.Close()
+	}
 	before := openFDs()
 	code := m.Run()
 	if code == 0 {
