@@ -42,20 +42,19 @@ func (s Spec) openUnix(log *slog.Logger) (fd *FD, file *socketFile, err error) {
 			return nil, nil, os.NewSyscallError("fchmod", err)
 		}
 	}
-	file, err = s.bindPath(fd.Raw(), log)
+	bound, err := s.bindPath(fd.Raw(), log)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer func() {
 		if err != nil {
-			_ = file.remove() // the first error is the one that tells
-			file = nil
+			_ = bound.remove() // the first error is the one that tells
 		}
 	}()
-	if err := file.set(owner); err != nil {
+	if err := bound.set(owner); err != nil {
 		return nil, nil, err
 	}
-	return fd, file, s.listen(fd.Raw())
+	return fd, bound, s.listen(fd.Raw())
 }
 
 // bindPath binds the socket raw, which is borrowed, to the path of the spec, and
