@@ -17,6 +17,7 @@ type step struct {
 	cancel context.CancelFunc
 	done   chan struct{} // closed when it is over
 	limit  *deadline     // what the service may ask to be moved away; nil in steps where it may not
+	empty  bool          // there is nothing to do, and so nothing to tell
 }
 
 // A work is the blocking part of a step. What it returns is run by the owner, whether the step succeeded or not: what
@@ -31,6 +32,9 @@ func (s *Supervisor) runStep() {
 	st := &step{phase: phase, began: time.Now(), cancel: cancel, done: make(chan struct{})}
 	s.step = st
 	run := s.workOf(ctx, h, st)
+	if run == nil {
+		st.empty, run = true, func() (func(), error) { return nil, nil }
+	}
 	s.spawn(func() {
 		result, err := run()
 		close(st.done)
@@ -39,7 +43,7 @@ func (s *Supervisor) runStep() {
 	})
 }
 
-// workOf says what a step does. It runs on the owner's goroutine, and so may look at everything; the work that it
+// workOf says what a step does; nil means nothing. It runs on the owner's goroutine, and so may look at everything; the work that it
 // returns has only what it took along.
 func (s *Supervisor) workOf(ctx context.Context, h *handoff, st *step) work {
 	switch st.phase {
@@ -76,9 +80,11 @@ func (s *Supervisor) stepEnded(h *handoff, st *step, result func(), err error) {
 		s.leave(d)
 	}
 	s.leaving = nil
-	took := time.Since(st.began)
-	h.record.Steps = append(h.record.Steps, StepTime{Name: st.phase.String(), Took: took})
-	h.report(st.phase, took, err)
+	if !st.empty {
+		took := time.Since(st.began)
+		h.record.Steps = append(h.record.Steps, StepTime{Name: st.phase.String(), Took: took})
+		h.report(st.phase, took, err)
+	}
 	if err != nil {
 		h.record.Reason = err.Error()
 		s.fire(StepFailed)
@@ -98,6 +104,14 @@ func (s *Supervisor) giveUpStep() {
 
 func (s *Supervisor) hold(ctx context.Context, h *handoff) work {
 	hold := s.opts.SignalHold
+	select {
+	case <-h.joined:
+		return nil
+	default:
+	}
+	if hold <= 0 {
+		return nil
+	}
 	return func() (func(), error) {
 		timer := time.NewTimer(hold)
 		defer timer.Stop()
@@ -131,10 +145,10 @@ func (s *Supervisor) resolve(h *handoff) work {
 
 func (s *Supervisor) check(parent context.Context, h *handoff) work {
 	check, limit := h.prepared.Check, h.plan.CheckTimeout
+	if check == nil {
+		return nil
+	}
 	return func() (func(), error) {
-		if check == nil {
-			return nil, nil
-		}
 		ctx, cancel := context.WithTimeout(parent, limit)
 		defer cancel()
 		exit, err := s.opts.Reaper.Run(ctx, *check)
@@ -235,7 +249,7 @@ func (s *Supervisor) cut(h *handoff) work {
 
 func (s *Supervisor) settle(parent context.Context, h *handoff) work {
 	if s.live == nil {
-		return func() (func(), error) { return nil, nil }
+		return nil
 	}
 	old, bound, limit := s.live.number, s.bound, h.plan.SettleMax
 	return func() (func(), error) {

@@ -26,7 +26,7 @@ func TestHandoff(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.From != 1 || r.To != 2 || len(r.Steps) != 8 {
+	if r.From != 1 || r.To != 2 || len(r.Steps) != 6 {
 		t.Errorf("the record is %+v", r)
 	}
 	s.live()

@@ -48,9 +48,6 @@ with the reason; 3 no supervisor was reached.`,
 
 // printStep prints one line for a step that has ended.
 func printStep(out io.Writer, p upgrade.Progress) {
-	if p.Step == upgrade.Holding.String() {
-		return // nothing that anybody waits for
-	}
 	mark := "ok"
 	if p.Error != "" {
 		mark = "failed"

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime/debug"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -68,6 +69,8 @@ func supervise(source *config.Source, signals <-chan os.Signal, stderr io.Writer
 	if err != nil {
 		return usageError{err}
 	}
+	// The heap is small and the process lives for years: memory is worth more here than the time to collect it.
+	debug.SetGCPercent(25)
 	log := newLogger(stderr)
 
 	sockets, err := systemd.Inherited()
