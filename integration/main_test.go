@@ -1,0 +1,26 @@
+package integration_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/zddsupervisor/zddsupervisor/integration/internal/machine"
+	"github.com/zddsupervisor/zddsupervisor/internal/load"
+)
+
+// loadEnv makes the test binary a load client, for use in a machine's network.
+const loadEnv = "ZDD_TEST_LOAD"
+
+func TestMain(m *testing.M) {
+	machine.Init()
+	if os.Getenv(loadEnv) != "" {
+		if err := load.Serve(context.Background(), os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, "load:", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
