@@ -1,0 +1,144 @@
+package systemd
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// ErrUnit is returned for what cannot be said in a unit file.
+var ErrUnit = errors.New("not possible in a unit file")
+
+// spare is added to every time limit of a unit. The supervisor's own limits are
+// to end what takes too long, since it says why; systemd's are for the case
+// that the supervisor itself is stuck.
+const spare = 30 * time.Second
+
+// maxLine is the longest line of a unit file, in bytes (LONG_LINE_MAX in
+// systemd).
+const maxLine = 1 << 20
+
+// Unit is the systemd service that runs one supervisor. Name, Binary, and one of
+// Config and Run must be set.
+type Unit struct {
+	Name        string   // of the supervisor, see CheckName; the unit is Name.service
+	Description string   // one line for people; empty for one made of Name
+	Binary      string   // absolute path of zddsupervisor
+	Config      string   // absolute path of the configuration file
+	Run         []string // everything that follows "run" on the command line, instead of Config
+
+	// These are the supervisor's limits, from which the unit's follow.
+	CheckTimeout time.Duration
+	ReadyTimeout time.Duration
+	SettleMax    time.Duration
+	Soak         time.Duration
+	DrainTimeout time.Duration
+
+	// Watchdog is how long the supervisor may be silent before systemd starts
+	// it again. 0 stands for ever.
+	Watchdog time.Duration
+
+	// Portable makes a unit that systemd before version 253 understands. Later
+	// ones do as well, but do not show that a reload by signal is under way.
+	Portable bool
+}
+
+// Text returns the text of the unit file. Errors wrap ErrUnit or ErrName.
+func (u Unit) Text() (string, error) {
+	if err := u.check(); err != nil {
+		return "", err
+	}
+	description := u.Description
+	if description == "" {
+		description = u.Name + ", handed off by zddsupervisor"
+	}
+	run := append([]string{u.Binary, "run"}, u.Run...)
+	if u.Config != "" {
+		run = append(run, "--config", u.Config)
+	}
+
+	var t unitText
+	t.section("Unit")
+	t.set("Description", plain(description))
+	t.set("Documentation", "https://github.com/zddsupervisor/zddsupervisor")
+	t.set("Wants", "network-online.target")
+	t.set("After", "network-online.target")
+	t.comment("However often it fails, it is started again.")
+	t.set("StartLimitIntervalSec", "0")
+
+	t.section("Service")
+	if u.Portable {
+		t.set("Type", "notify")
+	} else {
+		t.comment("Since systemd 253. Older ones ignore this line and do not wait until the service is ready.")
+		t.set("Type", "notify-reload")
+	}
+	t.set("NotifyAccess", "main")
+	t.set("ExecStart", commandLine(run))
+	t.comment("Waits for the handoff and fails if it does, and with it `systemctl reload`.")
+	t.set("ExecReload", commandLine([]string{u.Binary, "reload", "--name", u.Name}))
+	if !u.Portable {
+		t.comment("systemd 253 to 258 send this signal as well as ExecReload=. SIGHUP would ask for a second handoff.")
+		t.set("ReloadSignal", "SIGCONT")
+	}
+	t.set("ExecStopPost", commandLine([]string{u.Binary, "sweep", "--name", u.Name}))
+	t.comment("The supervisor ends its service by itself; if it dies, the service runs on.")
+	t.set("KillMode", "process")
+	t.set("OOMPolicy", "continue")
+	t.comment("A control group for each generation, so that none of its processes is missed.")
+	t.set("Delegate", "yes")
+	t.set("Restart", "always")
+	t.set("RestartSec", "100ms")
+	t.set("RuntimeDirectory", "zddsupervisor/"+u.Name)
+	t.set("RuntimeDirectoryPreserve", "restart")
+	t.set("StateDirectory", "zddsupervisor/"+u.Name)
+	t.set("FileDescriptorStoreMax", "512")
+	t.comment("Two handoffs, since a reload may come while another runs, with room to spare.")
+	t.set("TimeoutStartSec", seconds(u.timeoutStart()))
+	t.comment("The time that draining may take, with room to spare.")
+	t.set("TimeoutStopSec", seconds(u.timeoutStop()))
+	if u.Watchdog > 0 {
+		t.set("WatchdogSec", seconds(u.Watchdog))
+	}
+
+	t.section("Install")
+	t.set("WantedBy", "multi-user.target")
+	if t.err != nil {
+		return "", t.err
+	}
+	return t.String(), nil
+}
+
+// timeoutStart is for a start and for a reload, which systemd limits alike.
+func (u Unit) timeoutStart() time.Duration {
+	return 2*(u.CheckTimeout+u.ReadyTimeout+u.SettleMax+u.Soak) + spare
+}
+
+func (u Unit) timeoutStop() time.Duration {
+	return u.SettleMax + u.DrainTimeout + spare
+}
+
+func (u Unit) check() error {
+	if err := CheckName(u.Name); err != nil {
+		return err
+	}
+	// systemd replaces variables in the arguments, but not in the path itself,
+	// and so does not take the "$$" of a "$" back there.
+	if !filepath.IsAbs(u.Binary) || strings.Contains(u.Binary, "$") {
+		return fmt.Errorf("the path of the program is %q: it must be absolute and without \"$\": %w", u.Binary, ErrUnit)
+	}
+	if (u.Config == "") == (len(u.Run) == 0) {
+		return fmt.Errorf("the unit needs either a configuration file or a command line: %w", ErrUnit)
+	}
+	if u.Config != "" && !filepath.IsAbs(u.Config) {
+		return fmt.Errorf("the path of the configuration file is %q: it must be absolute: %w", u.Config, ErrUnit)
+	}
+	return nil
+}
+
+// seconds rounds up: no limit gets shorter.
+func seconds(d time.Duration) string {
+	return fmt.Sprintf("%ds", (d+time.Second-1)/time.Second)
+}
