@@ -1,0 +1,160 @@
+package child_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/zddsupervisor/zddsupervisor/child"
+)
+
+// patience is how long anything may take on the slowest of machines.
+const patience = 30 * time.Second
+
+func deadline(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// waitFor waits until ok, looking again and again.
+func waitFor(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited in vain for: %s", what)
+		}
+	}
+}
+
+func waitDone(t testing.TB, p *child.Process) child.Exit {
+	t.Helper()
+	select {
+	case <-p.Done():
+		return p.Exit()
+	case <-time.After(patience):
+		t.Fatalf("%v has not ended", p)
+		panic("unreachable")
+	}
+}
+
+// helper is a command that is this binary as one of the helpers.
+func helper(name string, env ...string) child.Command {
+	return child.Command{Path: "/proc/self/exe", Args: []string{name}, Env: append(env, helperVar+"="+name)}
+}
+
+// helpers are what this binary can be besides a test. A panic makes it fail.
+var helpers = map[string]func(){
+	"spoil-signals":   spoilSignals,
+	"start-from-bad":  startFromBad,
+	"limit-of-child":  limitOfChild,
+	"become":          become,
+	"end-main-thread": endMainThread,
+}
+
+// spoilSignals ignores and blocks all signals and goes on as start-from-bad.
+func spoilSignals() {
+	runtime.LockOSThread()
+	// A struct sigaction with SIG_IGN and nothing else.
+	action := [64]byte{0: 1}
+	if runtime.GOARCH == "mips" || runtime.GOARCH == "mips64" {
+		panic("the layout differs")
+	}
+	for sig := uintptr(1); sig <= 64; sig++ {
+		syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&action)), 0, 8, 0, 0)
+	}
+	mask := ^uint64(0)
+	syscall.RawSyscall6(syscall.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&mask)), 0, 8, 0, 0)
+	panic(syscall.Exec("/proc/self/exe", []string{"start-from-bad"}, []string{helperVar + "=start-from-bad"}))
+}
+
+// startFromBad starts a program that shows its signals, and then shows its own.
+func startFromBad() {
+	r, err := child.NewReaper(child.ReaperOptions{})
+	if err != nil {
+		panic(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	exit, err := r.Run(ctx, child.Command{Path: "/bin/cat", Args: []string{"cat", "/proc/self/status"}})
+	if err != nil || !exit.Success() {
+		panic(errors.Join(err, errors.New(exit.String())))
+	}
+	fmt.Println("---")
+	b, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		panic(err)
+	}
+	os.Stdout.Write(b)
+	r.Close()
+}
+
+// become starts a program as the user that we are, as root, and with a limit that
+// only root could set.
+func become() {
+	r, err := child.NewReaper(child.ReaperOptions{})
+	if err != nil {
+		panic(err)
+	}
+	defer r.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	self := &child.Credential{UID: uint32(os.Getuid()), GID: uint32(os.Getgid()), Groups: []uint32{54323}}
+	if _, err := r.Run(ctx, child.Command{
+		Path:       "/bin/sh",
+		Args:       []string{"sh", "-c", "echo $(id -u) $(id -g) $(id -G)"},
+		Env:        []string{"PATH=/usr/bin:/bin"},
+		Credential: self,
+	}); err != nil {
+		panic(err)
+	}
+	_, err = r.Run(ctx, child.Command{Path: "/bin/true", Credential: &child.Credential{}})
+	fmt.Println(err)
+	all := uint64(unix.RLIM_INFINITY)
+	_, err = r.Run(ctx, child.Command{Path: "/bin/true", Limits: []child.Limit{{Resource: unix.RLIMIT_NOFILE, Cur: all, Max: all}}})
+	fmt.Println(err)
+}
+
+// limitOfChild shows its own limit of open files and that of a child.
+func limitOfChild() {
+	var l unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil {
+		panic(err)
+	}
+	fmt.Println("own", l.Cur)
+	r, err := child.NewReaper(child.ReaperOptions{})
+	if err != nil {
+		panic(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if _, err := r.Run(ctx, sh("ulimit -Sn")); err != nil {
+		panic(err)
+	}
+	r.Close()
+}
+
+// endMainThread ends the first thread while others go on, which makes the process
+// look like a zombie.
+func endMainThread() {
+	go func() {
+		for {
+			time.Sleep(time.Hour)
+		}
+	}()
+	// main runs on the first thread, and this locks it there.
+	runtime.LockOSThread()
+	if unix.Gettid() != os.Getpid() {
+		panic("not on the first thread")
+	}
+	fmt.Println("ending")
+	syscall.RawSyscall(syscall.SYS_EXIT, 0, 0, 0)
+}
