@@ -1,0 +1,5 @@
+//go:build !race
+
+package standalone
+
+const racing = false
