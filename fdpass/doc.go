@@ -1,3 +1,52 @@
-// Package fdpass owns the listening sockets of a supervisor and passes them to
-// the generations of its service.
+// Package fdpass owns the sockets of a supervisor and lends them to the
+// generations of its service.
+//
+// A Spec says in plain data what a socket is to be; ParseSpec reads it from a
+// command line. Open makes a Socket of each spec of a configuration, all or
+// none, and over a reload keeps those that are open already. Each generation of
+// the service gets duplicates with Socket.Join. A socket that has left the
+// configuration ends with Socket.Retire, which loses nothing that waits in it.
+//
+// # What holds
+//
+//   - The supervisor has every socket open from Open to Close or Retire, so the
+//     address is never without a listener, whatever the generations do.
+//   - A socket is known by its Key, which is its address. Names, places in the
+//     list, backlog, owner and permissions change around it.
+//   - The status flags of a socket, O_NONBLOCK above all, belong to the open
+//     file description that every process shares. They are set when the socket
+//     is made and never again.
+//   - Sockets come from socket(2) itself. They are close-on-exec from the start,
+//     plain TCP and not MPTCP, and never in the hands of the runtime's poller.
+//   - Nothing is asked of a clock that the kernel can be asked: queues,
+//     handshakes and addresses are what it reports.
+//
+// # Who owns what
+//
+// An FD is one descriptor with one owner. A Socket owns its descriptors and,
+// for a unix path that it has bound, the file. What Join returns is the
+// caller's, who closes it once the child has started. Descriptors that systemd
+// passed in stay the caller's; Open works on duplicates, and neither Close nor
+// Retire does anything to the socket behind them. The package starts no
+// goroutines and no processes, and keeps no state but that of its values.
+//
+// # Unix paths
+//
+// The path that a spec gives is the one that is bound, since that is what
+// getsockname(2) tells the service. A connection is refused until the socket
+// listens, and by then owner and permissions are right. A socket file that no
+// process has open is removed first: one that is bound in this network namespace
+// shows in sock_diag(7), one in another is found with connect(2). A live one,
+// and any file that is not a socket, is an error. A file is removed only while
+// its inode is the one that was bound.
+//
+// # Modes
+//
+// Shared is the one mode so far: one kernel socket that every generation has.
+// The interface is the one of a mode with a socket for each generation too,
+// where Join, Cutover, Settle and Leave have something to do.
+//
+// The package is for Linux, and checks its tests on the running kernel. Where
+// unix_diag or inet_diag is missing, Stats says Unknown, and Retire goes by the
+// accept queue alone.
 package fdpass

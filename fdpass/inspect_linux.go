@@ -1,6 +1,7 @@
 package fdpass
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -56,7 +57,7 @@ func inspect(raw int) (endpoint, error) {
 	}
 	e.network = network
 	if e.listens() && listening == 0 {
-		return e, fmt.Errorf("it does not listen; a .socket unit with Accept=yes passes in single connections")
+		return e, errors.New("it does not listen; a .socket unit with Accept=yes passes in single connections")
 	}
 	sa, err := unix.Getsockname(raw)
 	if err != nil {
@@ -74,7 +75,7 @@ func inspect(raw int) (endpoint, error) {
 	}
 	e.address = addressOf(sa)
 	if e.address == "" {
-		return e, fmt.Errorf("it has no address")
+		return e, errors.New("it has no address")
 	}
 	return e, nil
 }

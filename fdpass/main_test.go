@@ -120,7 +120,7 @@ func runHelper(t *testing.T, unprivileged bool, name string, args ...string) str
 	defer cancel()
 	// The other user may not go through the directory of the binary.
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", args...)
-	cmd.Env = append(os.Environ(), helperVariable+"="+name)
+	cmd.Env = append(os.Environ(), helperVariable+"="+name, "GORACE=atexit_sleep_ms=0")
 	cmd.Stderr = os.Stderr
 	cmd.Dir = "/"
 	if unprivileged && os.Geteuid() == 0 {

@@ -72,10 +72,17 @@ type Socket interface {
 	Reconfigure(spec Spec) error
 
 	// Retire is for a socket that has left the configuration. It stops taking
-	// new connections without turning away those that wait already, blocks
-	// until the generations have accepted all of these, and closes the socket.
-	// If ctx ends first, the socket is closed all the same, and the error tells
-	// what was lost and wraps the context's.
+	// new connections without turning away those that wait already or whose
+	// handshake is under way, blocks until the generations have accepted all of
+	// these, and closes the socket as Close does. If ctx ends first, the socket
+	// is closed all the same, and the error tells what still waited and wraps
+	// the context's cause; it is lost unless a process has the socket open.
+	//
+	// A TCP client that is too late gets no answer, rather than a reset, as long
+	// as anybody has the socket; for a unix path there is no file any more. New
+	// connections to an abstract name and datagrams cannot be kept away without
+	// harm to the generations that still serve them: they are only waited for. A
+	// socket of systemd's is closed at once, since systemd goes on with it.
 	Retire(ctx context.Context) error
 
 	// Close closes the supervisor's descriptors and removes the socket's file

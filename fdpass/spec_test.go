@@ -164,7 +164,7 @@ func TestValidateFields(t *testing.T) {
 	for option, s := range map[string]Spec{
 		"":             {Network: "tpc", Address: ":80"},
 		"backlog":      {Network: TCP, Address: ":80", Backlog: -1},
-		"rcvbuf":       {Network: TCP, Address: ":80", ReceiveBuffer: 1 << 40},
+		"rcvbuf":       {Network: TCP, Address: ":80", ReceiveBuffer: -1},
 		"sndbuf":       {Network: TCP, Address: ":80", SendBuffer: -1},
 		"fastopen":     {Network: TCP, Address: ":80", FastOpen: -1},
 		"defer-accept": {Network: TCP, Address: ":80", DeferAccept: -time.Second},
