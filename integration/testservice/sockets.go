@@ -1,0 +1,103 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// firstFD is SD_LISTEN_FDS_START.
+const firstFD = 3
+
+// socket is one that was passed, or bound.
+type socket struct {
+	name string
+	file *os.File
+}
+
+// open returns the sockets to serve.
+func open(o options) ([]socket, error) {
+	if o.bind != "" {
+		l, err := net.Listen("tcp", o.bind)
+		if err != nil {
+			return nil, err
+		}
+		f, err := l.(*net.TCPListener).File()
+		if err != nil {
+			return nil, err
+		}
+		return []socket{{"own", f}}, l.Close()
+	}
+	passed, err := inherited()
+	if err != nil {
+		return nil, err
+	}
+	var wanted []socket
+	for _, s := range passed {
+		if o.acceptOnly == "" || s.name == o.acceptOnly {
+			wanted = append(wanted, s)
+		}
+	}
+	return wanted, nil
+}
+
+// inherited takes the passed sockets as sd_listen_fds_with_names(3) does, and is as strict.
+func inherited() ([]socket, error) {
+	if pid := os.Getenv("LISTEN_PID"); pid != strconv.Itoa(os.Getpid()) && os.Getenv(daemonEnv) == "" {
+		return nil, fmt.Errorf("no sockets were passed: LISTEN_PID is %q, my pid is %d", pid, os.Getpid())
+	}
+	n, err := strconv.Atoi(os.Getenv("LISTEN_FDS"))
+	if err != nil || n < 0 {
+		return nil, fmt.Errorf("LISTEN_FDS is %q", os.Getenv("LISTEN_FDS"))
+	}
+	names := strings.Split(os.Getenv("LISTEN_FDNAMES"), ":")
+	if n > 0 && len(names) != n {
+		return nil, fmt.Errorf("LISTEN_FDS is %d, LISTEN_FDNAMES %q", n, names)
+	}
+	if n == 0 {
+		return nil, errors.New("LISTEN_FDS is 0")
+	}
+	var all []socket
+	for i := range n {
+		fd := firstFD + i
+		unix.CloseOnExec(fd)
+		all = append(all, socket{names[i], os.NewFile(uintptr(fd), names[i])})
+	}
+	return all, nil
+}
+
+// newServer serves s in the way that its type asks for.
+func newServer(o options, given info, s socket) (server, error) {
+	kind, err := unix.GetsockoptInt(int(s.file.Fd()), unix.SOL_SOCKET, unix.SO_TYPE)
+	if err != nil {
+		return nil, os.NewSyscallError("getsockopt", err)
+	}
+	defer s.file.Close() // the listener has a duplicate
+	if kind == unix.SOCK_DGRAM {
+		c, err := net.FilePacketConn(s.file)
+		if err != nil {
+			return nil, err
+		}
+		return serveDatagrams(given, c), nil
+	}
+	l, err := net.FileListener(s.file)
+	if err != nil {
+		return nil, err
+	}
+	if u, ok := l.(*net.UnixListener); ok && o.unlinkSockets {
+		u.SetUnlinkOnClose(true)
+	}
+	h := &handler{info: given, work: o.work}
+	switch o.serve {
+	case "finish":
+		return serveFinishing(o, h, l.(listener)), nil
+	case "http":
+		return serveHTTP(h, l), nil
+	}
+	return nil, fmt.Errorf("unknown way to serve: %q", o.serve)
+}
