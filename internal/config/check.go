@@ -1,0 +1,155 @@
+package config
+
+import (
+	"errors"
+	"os"
+	"os/user"
+	"path/filepath"
+
+	"github.com/zddsupervisor/zddsupervisor/child"
+	"github.com/zddsupervisor/zddsupervisor/systemd"
+)
+
+// complete fills in the defaults that depend on other keys or on the machine.
+func (l *loader) complete() {
+	c := &l.draft
+	if len(c.Command) == 0 {
+		if _, given := l.places["command"]; !given {
+			l.reportKey("command", `is missing; write command = ["PROGRAM", "ARGUMENT"], or the command after "--"`)
+		}
+		return
+	}
+	if _, given := l.places["name"]; !given {
+		c.Name = filepath.Base(c.Command[0])
+		if err := systemd.CheckName(c.Name); err != nil {
+			l.reportKey("name", "is missing, and the command's is %v; set name", err)
+		}
+	}
+	if c.Directory == "" {
+		c.Directory = l.source.WorkingDirectory
+	}
+	for _, d := range directories() {
+		dir := d.configured(c)
+		if *dir != "" {
+			continue
+		}
+		var err error
+		if *dir, err = d.choose(c.Name, os.Geteuid() == 0, l.source.getenv); err != nil {
+			l.reportKey(d.key, "%v", err)
+		}
+	}
+	if len(c.RuntimeDirectory) > maxRuntimeDirectory {
+		l.reportKey("runtime-directory", "%s has more than %d bytes, which leaves no room for the names of sockets in it", c.RuntimeDirectory, maxRuntimeDirectory)
+	}
+}
+
+// check looks for what is wrong with keys together, and with what they name.
+func (l *loader) check() {
+	if len(l.draft.Command) == 0 {
+		return // told already, and the rest would follow from it
+	}
+	l.checkReady()
+	l.checkUser()
+	l.checkEnvironmentFiles()
+	l.checkPlaceholders(l.checkReleases())
+}
+
+// checkReady refuses keys of another way to get ready: most likely ready.by was
+// forgotten. Only where it came from a flag the file may have them left over.
+func (l *loader) checkReady() {
+	r := l.draft.Ready
+	by := l.places["ready.by"]
+	for _, only := range []struct {
+		key string
+		way ReadyBy
+	}{{"ready.fd", ByFD}, {"ready.command", ByExec}, {"ready.interval", ByExec}, {"ready.delay", ByDelay}} {
+		at, given := l.places[only.key]
+		if given && r.By != only.way && (by.flag == "" || at.flag != "") {
+			l.report(at, only.key, "is only for ready.by = %q, but that is %q", only.way, r.By)
+		}
+	}
+	last := firstFD + len(l.draft.Sockets)
+	switch {
+	case r.By == ByExec && len(r.Command) == 0:
+		l.reportKey("ready.by", "is %q, but there is no ready.command", r.By)
+	case r.By == ByDelay && r.Delay >= r.Timeout:
+		l.reportKey("ready.delay", "is %v, which is not within the ready.timeout of %v", r.Delay, r.Timeout)
+	case r.By == ByFD && r.FD != 0 && r.FD != last:
+		l.reportKey("ready.fd", "is %d, but the first descriptor after the sockets is %d; leave it out and write {fd:%s} in the command", r.FD, last, readyFD)
+	case r.By == ByFD && readyIsTaken(l.draft.Sockets):
+		l.reportKey("ready.by", "is %q, for which {fd:%s} is needed; give the socket of that name another one", r.By, readyFD)
+	}
+}
+
+func (l *loader) checkUser() {
+	c := &l.draft
+	if c.User == "" {
+		if c.Group != "" {
+			l.reportKey("group", "needs user to be set too")
+		}
+		return
+	}
+	_, err := child.LookupCredential(c.User, c.Group)
+	var unknownGroup user.UnknownGroupError
+	switch {
+	case errors.As(err, &unknownGroup):
+		l.reportKey("group", "there is no group %q", c.Group)
+	case err != nil:
+		l.reportKey("user", "%v", err)
+	}
+}
+
+func (l *loader) checkEnvironmentFiles() {
+	const key = "environment-file"
+	for _, file := range l.draft.EnvironmentFiles {
+		_, problem := readEnvironmentFile(file)
+		switch {
+		case problem == nil:
+		case problem.File != "": // the mistake is in there
+			l.problems = append(l.problems, *problem)
+		default:
+			l.reportKey(key, "%s", problem.Text)
+		}
+	}
+}
+
+// checkReleases returns the name of a release for checkPlaceholders: a made-up
+// one where there is a problem with the releases, so as not to tell it twice.
+func (l *loader) checkReleases() string {
+	r := l.draft.Releases
+	const someRelease = "x"
+	switch {
+	case r == Releases{}:
+		return ""
+	case r.Directory == "":
+		l.reportKey("releases.current", "needs releases.directory to be set too")
+	case r.Current == "":
+		l.reportKey("releases.directory", "needs releases.current to be set too")
+	default:
+		if _, err := l.draft.Release(); err != nil {
+			l.reportKey("releases.current", "%v", err)
+		}
+	}
+	return someRelease
+}
+
+func (l *loader) checkPlaceholders(release string) {
+	c := &l.draft
+	values := c.Values(1, release)
+	if c.Sockets == nil && len(l.sockets) > 0 {
+		return // with something wrong about the sockets their names are not known
+	}
+	for _, command := range []struct {
+		key   string
+		texts []string
+	}{{"command", c.Command}, {"check.command", c.Check.Command}, {"ready.command", c.Ready.Command}} {
+		if _, err := values.Expand(command.texts); err != nil {
+			l.reportKey(command.key, "%v", err)
+		}
+	}
+	for _, name := range sortedKeys(c.Environment) {
+		if _, err := values.expand(c.Environment[name]); err != nil {
+			l.reportKey("environment."+name, "%v", err)
+		}
+	}
+}

@@ -1,0 +1,158 @@
+package config
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/zddsupervisor/zddsupervisor/fdpass"
+)
+
+// A socketText is a socket before its text is read: the one of a flag, or a
+// [[socket]] of the file, put into the same notation.
+type socketText struct {
+	at      place
+	listen  string
+	options []socketOption
+	broken  bool // a problem was reported already
+}
+
+// A socketOption is a key of a [[socket]] other than listen.
+type socketOption struct {
+	name, text string
+	at         place
+}
+
+// text returns the notation of fdpass.ParseSpec.
+func (s socketText) text() string {
+	text, sep := s.listen, "?"
+	if strings.Contains(text, "?") {
+		sep = "&"
+	}
+	for _, o := range s.options {
+		text += sep + o.name + "=" + strings.NewReplacer("%", "%25", "&", "%26", "?", "%3f").Replace(o.text)
+		sep = "&"
+	}
+	return text
+}
+
+// place returns where an option is, and the key it is there.
+func (s socketText) place(option string) (place, string) {
+	for _, o := range s.options {
+		if o.name == option {
+			return o.at, socketTable + "." + option
+		}
+	}
+	return s.at, socketTable + ".listen"
+}
+
+// socketEntry takes in one entry of a [[socket]], or its header.
+func (l *loader) socketEntry(e entry) {
+	at := place{line: e.line}
+	switch {
+	case e.item < 0:
+		l.report(at, e.name(), "must be a list of tables: write [[socket]] before the keys of each one")
+		return
+	case e.item == len(l.sockets):
+		l.sockets = append(l.sockets, socketText{at: at})
+	}
+	if len(e.parts) == 1 {
+		return
+	}
+	socket := &l.sockets[e.item]
+	key, known := keyNamed(l.keys, e.name())
+	switch {
+	case !known:
+		l.report(at, "", "unknown key %q in a [[socket]]%s", strings.TrimPrefix(e.name(), socketTable+"."), didYouMean(e.name(), l.names()))
+	case !key.Kind.accepts(e.type_):
+		l.report(at, e.name(), "is %s, but must be %s", e.type_, key.Kind.form())
+	case e.parts[1] == "listen":
+		socket.listen, socket.at = e.texts[0], at
+		return
+	default:
+		socket.options = append(socket.options, socketOption{e.parts[1], e.texts[0], at})
+		return
+	}
+	socket.broken = true
+}
+
+// listen makes sockets of their texts: those of the flag if there are any, else
+// those of the file, in which problems are reported in any case.
+func (l *loader) listen() {
+	const flag = "listen"
+	texts := l.sockets
+	specs, whole := l.parseSockets(texts)
+	if listen := given(l.source.Flags, flag); listen != nil {
+		texts = nil
+		for _, text := range listen {
+			texts = append(texts, socketText{at: place{flag: "--" + flag}, listen: text})
+		}
+		specs, whole = l.parseSockets(texts)
+	}
+	if !whole {
+		return
+	}
+	var bad *fdpass.SetError
+	if err := fdpass.ValidateSet(specs); errors.As(err, &bad) {
+		l.reportSpec(texts[bad.Index], bad.Err)
+		return
+	}
+	for i := range specs {
+		specs[i].Name = specs[i].FDName()
+	}
+	l.draft.Sockets = specs
+}
+
+// parseSockets reads texts, and reports whether there was nothing wrong.
+func (l *loader) parseSockets(texts []socketText) (specs []fdpass.Spec, whole bool) {
+	whole = true
+	for _, text := range texts {
+		spec, ok := l.parseSocket(text)
+		specs = append(specs, spec)
+		whole = whole && ok
+	}
+	return specs, whole
+}
+
+func (l *loader) parseSocket(text socketText) (spec fdpass.Spec, ok bool) {
+	switch {
+	case text.broken:
+		return spec, false
+	case text.listen == "":
+		l.report(text.at, socketTable+".listen", `is missing or empty; write for example listen = "tcp://:8080"`)
+		return spec, false
+	}
+	spec, err := fdpass.ParseSpec(text.text())
+	if err != nil {
+		l.reportSpec(text, err)
+		return spec, false
+	}
+	if spec.Mode != "" || l.draft.mode == fdpass.Steered && !isTCP(spec) {
+		return spec, true
+	}
+	spec.Mode = l.draft.mode
+	if err := spec.Validate(); err != nil {
+		l.reportKey("mode", "%v", err)
+		return spec, false
+	}
+	return spec, true
+}
+
+// isTCP reports whether steering can be meant for the socket at all.
+func isTCP(s fdpass.Spec) bool {
+	return s.Network == fdpass.TCP || s.Network == fdpass.TCP4 || s.Network == fdpass.TCP6
+}
+
+// reportSpec reports what is wrong with a socket at the option that is wrong.
+func (l *loader) reportSpec(text socketText, err error) {
+	var bad *fdpass.SpecError
+	if !errors.As(err, &bad) {
+		l.report(text.at, socketTable+".listen", "%v", err)
+		return
+	}
+	at, key := text.place(bad.Option)
+	if at.flag != "" { // there may be several
+		l.report(at, key, "%q: %s", text.listen, bad.Reason)
+		return
+	}
+	l.report(at, key, "%s", bad.Reason)
+}

@@ -1,0 +1,113 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/zddsupervisor/zddsupervisor/fdpass"
+)
+
+// ErrPlaceholder is returned for a placeholder that stands for nothing.
+var ErrPlaceholder = errors.New("cannot be replaced")
+
+// firstFD is the number of the first descriptor that a service gets.
+const firstFD = 3
+
+// readyFD is what {fd:NAME} calls the descriptor of ready.by = "fd".
+const readyFD = "ready"
+
+// Values is what the placeholders in a configuration stand for.
+type Values struct {
+	FDs        []string // the names of the descriptors from 3 on, for {fd:NAME}
+	Generation int      // {generation}
+	Release    string   // {release}, or "" where releases are not managed
+}
+
+// Values returns what the placeholders stand for in a generation that gets the
+// sockets of c in their order.
+func (c *Config) Values(generation int, release string) Values {
+	v := Values{Generation: generation, Release: release}
+	for _, s := range c.Sockets {
+		v.FDs = append(v.FDs, s.FDName())
+	}
+	if c.Ready.By == ByFD {
+		v.FDs = append(v.FDs, readyFD)
+	}
+	return v
+}
+
+// Expand returns texts with every placeholder replaced. The error for one that
+// stands for nothing wraps ErrPlaceholder. Braces that do not make a placeholder
+// are left alone.
+func (v Values) Expand(texts []string) ([]string, error) {
+	expanded := make([]string, len(texts))
+	for i, text := range texts {
+		var err error
+		if expanded[i], err = v.expand(text); err != nil {
+			return nil, err
+		}
+	}
+	return expanded, nil
+}
+
+func (v Values) expand(text string) (string, error) {
+	var b strings.Builder
+	for {
+		before, rest, found := strings.Cut(text, "{")
+		b.WriteString(before)
+		if !found {
+			return b.String(), nil
+		}
+		name, after, closed := strings.Cut(rest, "}")
+		replaced, known, err := v.replace(name)
+		if err != nil {
+			return "", err
+		}
+		if !closed || !known {
+			b.WriteByte('{')
+			text = rest
+			continue
+		}
+		b.WriteString(replaced)
+		text = after
+	}
+}
+
+// replace returns what the placeholder stands for that has name between its
+// braces, and whether it is one.
+func (v Values) replace(name string) (text string, known bool, err error) {
+	switch {
+	case name == "generation":
+		return strconv.Itoa(v.Generation), true, nil
+	case name == "release" && v.Release == "":
+		return "", true, fmt.Errorf("{release} %w: there is no [releases] in the configuration", ErrPlaceholder)
+	case name == "release":
+		return v.Release, true, nil
+	}
+	fd, ok := strings.CutPrefix(name, "fd:")
+	if !ok {
+		return "", false, nil
+	}
+	for i, known := range v.FDs {
+		if known == fd {
+			return strconv.Itoa(firstFD + i), true, nil
+		}
+	}
+	there := "there are no sockets"
+	if len(v.FDs) > 0 {
+		there = "there are " + strings.Join(v.FDs, ", ")
+	}
+	return "", true, fmt.Errorf("{fd:%s} %w: no socket has that name; %s", fd, ErrPlaceholder, there)
+}
+
+// readyIsTaken reports whether a socket has the name of the ready descriptor.
+func readyIsTaken(sockets []fdpass.Spec) bool {
+	for _, s := range sockets {
+		if s.FDName() == readyFD {
+			return true
+		}
+	}
+	return false
+}
