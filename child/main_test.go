@@ -170,12 +170,8 @@ func newOutput(t testing.TB) *output {
 	if err != nil {
 		t.Fatal(err)
 	}
-	raw, err := unix.FcntlInt(write.Fd(), unix.F_DUPFD_CLOEXEC, 3)
+	o := &output{write: dup(t, write), read: read}
 	write.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
-	o := &output{write: fdpass.NewFD(raw), read: read}
 	t.Cleanup(func() {
 		o.write.Close()
 		o.read.Close()
@@ -207,4 +203,14 @@ func (o *output) line(t testing.TB) string {
 		}
 		line = append(line, b[0])
 	}
+}
+
+// dup is a duplicate of a file, for a child.
+func dup(t testing.TB, f *os.File) *fdpass.FD {
+	t.Helper()
+	raw, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fdpass.NewFD(raw)
 }

@@ -45,6 +45,10 @@ const (
 	// he may have forked, or wait for a disk.
 	killRound = 50 * time.Millisecond
 
+	// So often members are looked for that are not stopped yet. Two rounds do for
+	// a tree that does not fork.
+	freezeRounds = 100
+
 	// This many members are held at once. A tree may have more processes than we
 	// may have descriptors.
 	batch = 64
@@ -83,18 +87,21 @@ func (t *Tree) Signal(sig unix.Signal) error {
 	return errors.Join(failed...)
 }
 
-// Kill sends SIGKILL to all members, again and again, until nobody is left. It
-// blocks until then, and until Done is closed for a child of ours. When ctx ends,
-// or when none of those left may be killed, the error names them.
+// Kill stops all members and then sends SIGKILL to them, again and again, until
+// nobody is left. It blocks until then, and until Done is closed for a child of
+// ours. When ctx ends, or when those left may not be killed, the error names them.
 func (t *Tree) Kill(ctx context.Context) error {
+	// Before Linux 5.14 there is no cgroup.kill.
+	if t.cgroup == nil || t.cgroup.Kill() != nil {
+		if err := t.freeze(ctx); err != nil {
+			return err
+		}
+	}
 	for {
 		if t.cgroup != nil {
-			// Before Linux 5.14 there is no cgroup.kill, and the scan has to do.
 			_ = t.cgroup.Kill()
 		}
-		// Those in the main process's group die in one step, however fast they
-		// fork. Before Linux 6.9, or when nobody is in it, that fails.
-		_ = t.main.fd.signalGroup(unix.SIGKILL)
+		_ = t.main.fd.signalGroup(unix.SIGKILL) // as in freeze
 
 		ids, err := t.scan()
 		if err != nil {
@@ -113,6 +120,33 @@ func (t *Tree) Kill(ctx context.Context) error {
 			return fmt.Errorf("kill the processes %v: %w", pidsOf(ids), err)
 		}
 	}
+}
+
+// freeze stops all members. Somebody who is killed while he forks leaves a child
+// that nothing may connect with the tree any more; a parent that is only stopped
+// is still seen to be its parent.
+func (t *Tree) freeze(ctx context.Context) error {
+	// The main process's group in one step, however fast it forks. Before Linux
+	// 6.9, or when nobody is in the group, that fails, and the scan has to do.
+	_ = t.main.fd.signalGroup(unix.SIGSTOP)
+	stopped := make(map[procID]bool)
+	for range freezeRounds {
+		ids, err := t.scan()
+		if err != nil {
+			return err
+		}
+		found := false
+		for _, id := range ids {
+			if !stopped[id] {
+				stopped[id], found = true, true
+				_ = signalMember(id, unix.SIGSTOP) // whether he may be signalled, the kill will tell
+			}
+		}
+		if !found || ctx.Err() != nil {
+			break
+		}
+	}
+	return nil
 }
 
 // killRoundOf kills ids and waits for a while for them to be gone.
