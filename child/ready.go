@@ -55,11 +55,11 @@ type NotReadyError struct {
 
 // Error says what was waited for and what else there is.
 func (e *NotReadyError) Error() string {
-	text := fmt.Sprintf("it was not ready after %v: %s", e.Waited.Round(time.Millisecond), e.missing)
+	text := fmt.Sprintf("it was not ready after %v: %s", e.Waited.Round(10*time.Millisecond), e.missing)
 	if e.hint != "" {
 		text += "; " + e.hint
 	}
-	return text + "; if it cannot give this signal, let ready.by be another of notify, fd, http, accept, exec and delay, and if it only needs longer, raise ready.timeout"
+	return text + "; if it cannot give this signal, let ready.by be another of notify, fd, exec and delay, and if it only needs longer, raise ready.timeout"
 }
 
 // Unwrap returns context.DeadlineExceeded.

@@ -83,15 +83,25 @@ func service(mode string) int {
 	var listeners []net.Listener
 	for _, name := range names {
 		for _, fd := range inherited[name] {
-			f := os.NewFile(uintptr(fd.Disown()), name)
-			if l, err := net.FileListener(f); err == nil {
-				about.Kinds = append(about.Kinds, l.Addr().Network()+" "+l.Addr().String())
-				listeners = append(listeners, l)
-			} else if p, err := net.FilePacketConn(f); err == nil {
-				about.Kinds = append(about.Kinds, p.LocalAddr().Network()+" "+p.LocalAddr().String())
-			} else {
+			kind, err := unix.GetsockoptInt(fd.Raw(), unix.SOL_SOCKET, unix.SO_TYPE)
+			if err != nil {
 				panic(err)
 			}
+			f := os.NewFile(uintptr(fd.Disown()), name)
+			if kind == unix.SOCK_DGRAM {
+				p, err := net.FilePacketConn(f)
+				if err != nil {
+					panic(err)
+				}
+				about.Kinds = append(about.Kinds, p.LocalAddr().Network()+" "+p.LocalAddr().String())
+				continue
+			}
+			l, err := net.FileListener(f)
+			if err != nil {
+				panic(err)
+			}
+			about.Kinds = append(about.Kinds, l.Addr().Network()+" "+l.Addr().String())
+			listeners = append(listeners, l)
 		}
 	}
 	term := make(chan os.Signal, 1)
