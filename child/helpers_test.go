@@ -158,3 +158,12 @@ func endMainThread() {
 	fmt.Println("ending")
 	syscall.RawSyscall(syscall.SYS_EXIT, 0, 0, 0)
 }
+
+// seccomp installs a filter on all threads, see seccomp(2).
+func seccomp(filter *unix.SockFprog) error {
+	_, _, errno := syscall.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(filter)))
+	if errno != 0 {
+		return os.NewSyscallError("seccomp", errno)
+	}
+	return nil
+}
