@@ -172,7 +172,6 @@ func TestSocketOptions(t *testing.T) {
 // TestPrivilegedOptions checks the options that take CAP_NET_ADMIN, and the
 // sentence for who has not got it.
 func TestPrivilegedOptions(t *testing.T) {
-	t.Parallel()
 	for _, option := range []string{"mark=4294967295", "transparent"} {
 		for _, host := range []string{"127.0.0.1", "[::1]"} {
 			spec := "a=tcp://" + host + ":0?" + option
@@ -260,7 +259,6 @@ func somaxconnNow(t *testing.T) int {
 }
 
 func TestNoIPv6(t *testing.T) {
-	t.Parallel()
 	if got := runHelper(t, false, "no-ipv6", "tcp://:0"); !strings.HasPrefix(got, "tcp://0.0.0.0:") {
 		t.Errorf("without IPv6 tcp://:0 becomes %s, want tcp://0.0.0.0:PORT", got)
 	}
@@ -316,7 +314,6 @@ func TestUnknownHost(t *testing.T) {
 }
 
 func TestLowPort(t *testing.T) {
-	t.Parallel()
 	first := firstFreePort()
 	if first <= 80 {
 		t.Skipf("net.ipv4.ip_unprivileged_port_start is %d: port 80 is free for all", first)
@@ -328,7 +325,6 @@ func TestLowPort(t *testing.T) {
 }
 
 func TestNoDescriptorLeft(t *testing.T) {
-	t.Parallel()
 	want := "socket a: no file descriptor is left for tcp://127.0.0.1:0 (too many open files); raise LimitNOFILE= in the unit"
 	if got := runHelper(t, false, "few-files", "a=tcp://127.0.0.1:0"); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)

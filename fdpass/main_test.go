@@ -112,15 +112,20 @@ func TestLeakCheck(t *testing.T) {
 	}
 }
 
-// runHelper runs a helper of this test binary, as uid 65534 with no privilege if
-// unprivileged, and returns what it printed.
+// runHelper runs this test binary, as the helper of that name unless it is empty,
+// and as uid 65534 with no privilege if unprivileged. It returns what was
+// printed.
+//
+// A test that uses it cannot be parallel, which Setenv sees to: between fork and
+// exec the child has every descriptor that other tests take for closed.
 func runHelper(t *testing.T, unprivileged bool, name string, args ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), deadline)
+	ctx, cancel := context.WithTimeout(context.Background(), 6*deadline)
 	defer cancel()
 	// The other user may not go through the directory of the binary.
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", args...)
-	cmd.Env = append(os.Environ(), helperVariable+"="+name, "GORACE=atexit_sleep_ms=0")
+	t.Setenv(helperVariable, name)
+	t.Setenv("GORACE", "atexit_sleep_ms=0")
 	cmd.Stderr = os.Stderr
 	cmd.Dir = "/"
 	if unprivileged && os.Geteuid() == 0 {
@@ -128,7 +133,7 @@ func runHelper(t *testing.T, unprivileged bool, name string, args ...string) str
 	}
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("helper %s: %v, output %q", name, err, out)
+		t.Fatalf("helper %q: %v, output:\n%s", name, err, out)
 	}
 	return strings.TrimSpace(string(out))
 }

@@ -2,6 +2,7 @@ package fdpass
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -38,14 +39,22 @@ func (sh *shared) Retire(ctx context.Context) error {
 }
 
 // stopTaking keeps new connections away, as far as the kernel has a way that
-// does not touch those that wait. TCP: a filter, after which clients send their
-// SYN again and again until they find somebody else. A unix path: without its
-// file nobody finds it. An abstract name and UDP have none.
+// does not touch those that wait. TCP: a filter, or else a sink, after which
+// clients send their SYN again and again until they find somebody else. A unix
+// path: without its file nobody finds it. An abstract name and UDP have none.
 func (sh *shared) stopTaking(raw int) error {
-	if sh.endpoint.tcp() {
-		return dropSYN(raw)
+	if !sh.endpoint.tcp() {
+		return sh.removeFile()
 	}
-	return sh.removeFile()
+	err := dropSYN(raw)
+	if errors.Is(err, unix.EPERM) {
+		sh.sink, err = sh.openSink(raw)
+	}
+	if err != nil {
+		// No reason to close at once: what waits can be served all the same.
+		sh.log.Warn("new connections cannot be kept away from a socket that is to be closed; those that come too late may be reset", "socket", sh.spec.FDName(), "error", err)
+	}
+	return nil
 }
 
 // drain waits until nothing waits in the socket.
@@ -122,7 +131,10 @@ func synFilter() []unix.SockFilter {
 
 // dropSYN makes the listening TCP socket raw, which is borrowed, ignore new
 // connections: no answer and no reset. Handshakes under way, of which the SYN
-// has come already, go on.
+// has come already, go on. It lasts as long as any process has the socket.
+//
+// Since 2026, in stable kernels too, this takes CAP_NET_ADMIN for TCP, and fails
+// with EPERM without.
 func dropSYN(raw int) error {
 	filter := synFilter()
 	prog := &unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}

@@ -25,6 +25,7 @@ type shared struct {
 	spec Spec        // as it is in force
 	fd   *FD         // owned; closed is closed for good
 	file *socketFile // of a unix path that we bound, else nil
+	sink *FD         // owned; takes the SYNs while the socket retires, or nil
 }
 
 // openShared opens the socket of a spec anew.
@@ -111,6 +112,11 @@ func (sh *shared) use(f func(raw int) error) error {
 func (sh *shared) Stats() (st Stats, err error) {
 	err = sh.use(func(raw int) error {
 		st, err = sh.endpoint.stats(raw)
+		if err != nil || sh.sink == nil {
+			return err
+		}
+		sunk, err := sh.endpoint.stats(sh.sink.Raw())
+		st.Dropped += sunk.Dropped
 		return err
 	})
 	return st, err
@@ -170,7 +176,11 @@ func (sh *shared) Close() error {
 		return nil
 	}
 	// The file goes first: an inode number that is free again proves nothing.
-	return errors.Join(sh.removeFile(), sh.fd.Close())
+	err := errors.Join(sh.removeFile(), sh.fd.Close())
+	if sh.sink != nil {
+		err = errors.Join(err, sh.sink.Close())
+	}
+	return err
 }
 
 // removeFile removes the file of a unix path that we bound.

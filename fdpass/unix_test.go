@@ -286,7 +286,6 @@ func TestUnixErrors(t *testing.T) {
 
 // TestUnixPermissions tells an unprivileged user what it may not do.
 func TestUnixPermissions(t *testing.T) {
-	t.Parallel()
 	closed, open := shortDir(t), shortDir(t)
 	if err := os.Chmod(closed, 0o755); err != nil {
 		t.Fatal(err)
