@@ -20,14 +20,14 @@ func AddFlags(flags *FlagSet) {
 			continue
 		}
 		repeats := key.Kind.repeats() || key.ofSocket()
-		usage := key.Doc
-		if !key.ofSocket() {
-			usage = firstSentence(usage)
-		}
+		usage := firstSentence(key.Doc)
 		if repeats {
 			usage += " May be repeated."
 		}
-		base := &flagValue{kind: string(key.Kind), shown: key.Default}
+		base := &flagValue{argument: key.Kind.argument(), shown: key.Default}
+		if key.ofSocket() {
+			base.argument = "[NAME=]SPEC[?OPTION=VALUE&...]"
+		}
 		var v pflag.Value = base
 		if repeats {
 			v = &repeatedFlag{base}
@@ -49,9 +49,9 @@ func firstSentence(text string) string {
 
 // flagValue keeps what a flag was given.
 type flagValue struct {
-	kind  string
-	shown string // the default
-	given []string
+	argument string // what the usage calls it
+	shown    string // the default
+	given    []string
 }
 
 func (f *flagValue) Set(text string) error {
@@ -66,12 +66,7 @@ func (f *flagValue) String() string {
 	return f.given[0]
 }
 
-func (f *flagValue) Type() string {
-	if f.kind == string(Bool) {
-		return "bool" // pflag leaves this one out of the usage
-	}
-	return f.kind
-}
+func (f *flagValue) Type() string { return f.argument }
 
 func (f *flagValue) values() []string { return f.given }
 

@@ -71,7 +71,7 @@ func serviceKeys() []Key {
 		{
 			Name: "environment", Kind: Table, set: setEnvironment,
 			Doc: `Environment variables of the service. They come on top of the supervisor's own environment and of environment-file. ` +
-				`The placeholders of command work here too. As a flag: KEY=VALUE, for each variable.`,
+				`The placeholders of command work here too.`,
 		},
 		{
 			Name: "environment-file", Kind: PathList, set: setEnvironmentFiles,
@@ -93,8 +93,8 @@ func serviceKeys() []Key {
 		},
 		{
 			Name: "limits", Kind: LimitTable, set: setLimit,
-			Doc: `Resource limits of the service, by name: ` + strings.Join(limitNames(), ", ") + `. ` +
-				`Each is a number, "infinity", or "SOFT:HARD". As a flag: NAME=LIMIT, for each one.`,
+			Doc: `Resource limits of the service, such as nofile. There are ` + strings.Join(limitNames(), ", ") + `. ` +
+				`Each is a number, "infinity", or "SOFT:HARD".`,
 		},
 		{
 			Name: "cgroup", Kind: Text, Default: string(CgroupAuto), set: choice(func(c *draft) *CgroupMode { return &c.Cgroup }, CgroupAuto, CgroupOff),
@@ -126,7 +126,7 @@ func handoffKeys() []Key {
 	return []Key{
 		{
 			Name: "mode", Kind: Text, set: text(func(c *draft) *string { return (*string)(&c.mode) }),
-			Doc: `How the generations share the sockets that do not say so themselves.`,
+			Doc: `How the generations share the sockets that do not say so themselves: "shared". The default goes by the kind of socket.`,
 		},
 		{
 			Name: "check.command", Kind: Command, set: words(func(c *draft) *[]string { return &c.Check.Command }),
@@ -138,7 +138,7 @@ func handoffKeys() []Key {
 		},
 		{
 			Name: "ready.by", Kind: Text, Default: string(ByNotify), set: choice(func(c *draft) *ReadyBy { return &c.Ready.By }, ByNotify, ByFD, ByExec, ByDelay),
-			Doc: `How a new generation shows that it is ready. "notify": it sends READY=1 to NOTIFY_SOCKET. ` +
+			Doc: `How a new generation shows that it is ready: "notify", "fd", "exec" or "delay". "notify": it sends READY=1 to NOTIFY_SOCKET. ` +
 				`"fd": it writes a newline to the descriptor {fd:ready}. "exec": ready.command succeeds. ` +
 				`"delay": ready.delay has passed, which is no more than a guess.`,
 		},

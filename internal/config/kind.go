@@ -93,6 +93,30 @@ func (k Kind) entryForm() string {
 	return Text.form()
 }
 
+// argument is what the usage of the flag calls its value.
+func (k Kind) argument() string {
+	switch k {
+	case Path, PathList:
+		return "PATH"
+	case Duration:
+		return "TIME"
+	case Signal:
+		return "SIGNAL"
+	case Octal, Number:
+		return "NUMBER"
+	case Bool:
+		return "bool" // pflag leaves this one out
+	case Command:
+		return "COMMAND"
+	case Table:
+		return "KEY=VALUE"
+	case LimitTable:
+		return "NAME=LIMIT"
+	default:
+		return "TEXT"
+	}
+}
+
 // keyNamed finds a key.
 func keyNamed(keys []Key, name string) (Key, bool) {
 	i := slices.IndexFunc(keys, func(k Key) bool { return k.Name == name })

@@ -31,7 +31,8 @@ type loader struct {
 	places   map[string]place
 	sockets  []socketText
 	problems Problems
-	read     bool // the file could be read and parsed
+	read     bool   // the file could be read and parsed
+	refused  string // a table below which nothing is looked at
 }
 
 // report adds a problem with the value of key that stands at that place.
@@ -90,9 +91,11 @@ func (l *loader) document(data []byte) {
 	}
 	l.read = true
 	for _, e := range entries {
-		if e.parts[0] == socketTable {
+		switch {
+		case l.refused != "" && strings.HasPrefix(e.name(), l.refused+"."):
+		case e.parts[0] == socketTable:
 			l.socketEntry(e)
-		} else {
+		default:
 			l.entry(e)
 		}
 	}
@@ -102,6 +105,9 @@ func (l *loader) document(data []byte) {
 func (l *loader) entry(e entry) {
 	at, name := place{line: e.line}, e.name()
 	key, known := keyNamed(l.keys, name)
+	if known {
+		l.places[name] = at // even if there is something wrong with it
+	}
 	if !known && len(e.parts) == 2 { // in a table whose entries have names of their own
 		table, ok := keyNamed(l.keys, e.parts[0])
 		if ok && table.Kind.table() {
@@ -119,7 +125,10 @@ func (l *loader) entry(e entry) {
 			l.report(at, name, "there is one such table only: write [%s]", name)
 		}
 	case !known && e.type_ == tomlTable:
+		l.refused = name
 		l.report(at, "", "unknown table [%s]%s", name, didYouMean(name, l.tables()))
+	case !known && slices.Contains(l.tables(), name):
+		l.report(at, name, "is %s, but must be a table: write [%s] before its keys", e.type_, name)
 	case !known:
 		l.report(at, "", "unknown key %q%s", name, didYouMean(name, l.names()))
 	case key.Kind.table() || !key.Kind.accepts(e.type_):

@@ -4,10 +4,10 @@ package config
 // fdpass.ParseSpec, which judges their values.
 func socketKeys() []Key {
 	return []Key{
-		{Name: "socket.listen", Kind: Text, Doc: `Address to listen on: tcp://HOST:PORT (tcp4, tcp6), udp://HOST:PORT (udp4, udp6), ` +
-			`unix:///PATH (unixgram, unixpacket), @NAME for an abstract socket, systemd:NAME for one that a .socket unit passes, ` +
-			`or HOST:PORT and :PORT for tcp. ` +
-			`As a flag, for each socket: [NAME=]ADDRESS[?OPTION=VALUE&...]; the sockets of the file are ignored then.`},
+		{Name: "socket.listen", Kind: Text, Doc: `Address to listen on, such as tcp://:8080 or unix:///run/app.sock. ` +
+			`It is one of tcp://HOST:PORT (tcp4, tcp6), udp://HOST:PORT (udp4, udp6), unix:///PATH (unixgram, unixpacket), ` +
+			`@NAME for an abstract socket, systemd:NAME for one that a .socket unit passes, or HOST:PORT and :PORT for tcp. ` +
+			`As a flag, for each socket, the other keys of a socket are options; the sockets of the file are ignored then.`},
 		{Name: "socket.name", Kind: Text, Doc: `Name that the service finds in LISTEN_FDNAMES. The default is made of the address.`},
 		{Name: "socket.mode", Kind: Text, Doc: `How the generations share the socket. The default is mode.`},
 		{Name: "socket.backlog", Kind: Number, Doc: `How many connections may wait to be accepted. The default is as many as the kernel allows.`},

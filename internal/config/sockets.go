@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/zddsupervisor/zddsupervisor/fdpass"
@@ -50,6 +51,7 @@ func (l *loader) socketEntry(e entry) {
 	at := place{line: e.line}
 	switch {
 	case e.item < 0:
+		l.refused = socketTable
 		l.report(at, e.name(), "must be a list of tables: write [[socket]] before the keys of each one")
 		return
 	case e.item == len(l.sockets):
@@ -154,5 +156,5 @@ func (l *loader) reportSpec(text socketText, err error) {
 		l.report(at, key, "%q: %s", text.listen, bad.Reason)
 		return
 	}
-	l.report(at, key, "%s", bad.Reason)
+	l.report(at, key, "%s", strings.TrimPrefix(bad.Reason, fmt.Sprintf("option %q: ", bad.Option))) // the key says it
 }
