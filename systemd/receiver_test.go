@@ -316,11 +316,6 @@ func fewDescriptorsHelper() error {
 	if err != nil {
 		return err
 	}
-	before := len(descriptors())
-	limit := unix.Rlimit{Cur: uint64(before) + 5, Max: uint64(before) + 5}
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		return err
-	}
 	fds := make([]int, 50)
 	for i := range fds {
 		fds[i] = int(w.Fd())
@@ -331,6 +326,11 @@ func fewDescriptorsHelper() error {
 		}
 	}
 	w.Close()
+	// Only now, since a sender may not have more under way than its own limit.
+	limit := uint64(len(descriptors())) + 5
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: limit, Max: limit}); err != nil {
+		return err
+	}
 	m, err := r.Receive()
 	if err != nil || !m.Ready {
 		return fmt.Errorf("first received %+v, %v", m, err)

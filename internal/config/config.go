@@ -47,6 +47,10 @@ type Config struct {
 	// names filled in.
 	Sockets []fdpass.Spec
 
+	// Places say where each of Sockets was asked for, for messages:
+	// "app.toml:12: socket.listen", or the flag.
+	Places []string
+
 	// Check is run before anything is started. Without a command there is no
 	// check.
 	Check Check

@@ -160,6 +160,7 @@ current = "../current"
 			{Name: "http", Network: fdpass.TCP, Address: "127.0.0.1:8080", Backlog: 16, Mode: fdpass.Shared},
 			{Name: "unix-/run/a&b?.sock", Network: fdpass.Unix, Address: "/run/a&b?.sock", Permissions: 0o660, Owner: "root", Group: "root", Mode: fdpass.Shared},
 		},
+		Places:           []string{path + ":26: socket.listen", path + ":30: socket.listen"},
 		Check:            Check{Command: []string{"app", "--check"}, Timeout: 5 * time.Second},
 		Ready:            Ready{By: ByExec, Timeout: time.Minute, Command: []string{"curl", "-f"}, Interval: 200 * time.Millisecond, Delay: time.Second},
 		Drain:            Drain{Signal: unix.SIGQUIT, Timeout: 0, Generations: 2},
@@ -238,6 +239,10 @@ releases = { directory = "releases", current = "current" }
 		"--", "c", "a b")
 	fromFlags.WorkingDirectory = dir
 	want, got := load(t, fromFile), load(t, fromFlags)
+	if !reflect.DeepEqual(got.Places, []string{"--listen", "--listen"}) {
+		t.Errorf("sockets are at %q", got.Places)
+	}
+	got.Places = want.Places
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("flags %+v\nfile  %+v", got, want)
 	}

@@ -37,11 +37,15 @@ type loader struct {
 
 // report adds a problem with the value of key that stands at that place.
 func (l *loader) report(at place, key, format string, args ...any) {
-	p := Problem{Line: at.line, Flag: at.flag, Key: key, Text: fmt.Sprintf(format, args...)}
+	l.problems = append(l.problems, l.problem(at, key, fmt.Sprintf(format, args...)))
+}
+
+func (l *loader) problem(at place, key, text string) Problem {
+	p := Problem{Line: at.line, Flag: at.flag, Key: key, Text: text}
 	if at.flag == "" {
 		p.File = l.source.Path
 	}
-	l.problems = append(l.problems, p)
+	return p
 }
 
 // reportKey adds a problem with the value of key, wherever that came from.

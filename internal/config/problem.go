@@ -18,20 +18,28 @@ type Problem struct {
 
 // String returns the problem with its place, in one line.
 func (p Problem) String() string {
-	var b strings.Builder
+	text := strings.ReplaceAll(p.Text, "\n", " ")
+	if at := p.place(); at != "" {
+		return at + ": " + text
+	}
+	return text
+}
+
+// place returns where the problem is, or "".
+func (p Problem) place() string {
+	var parts []string
 	switch {
 	case p.Flag != "":
-		fmt.Fprintf(&b, "%s: ", p.Flag)
+		return p.Flag // which names its key itself
 	case p.Line > 0:
-		fmt.Fprintf(&b, "%s:%d: ", p.File, p.Line)
+		parts = append(parts, fmt.Sprintf("%s:%d", p.File, p.Line))
 	case p.File != "":
-		fmt.Fprintf(&b, "%s: ", p.File)
+		parts = append(parts, p.File)
 	}
-	if p.Key != "" && p.Flag == "" { // a flag names its key itself
-		fmt.Fprintf(&b, "%s: ", p.Key)
+	if p.Key != "" {
+		parts = append(parts, p.Key)
 	}
-	b.WriteString(strings.ReplaceAll(p.Text, "\n", " "))
-	return b.String()
+	return strings.Join(parts, ": ")
 }
 
 // Problems is the error of Source.Load: everything that is wrong, in the order in

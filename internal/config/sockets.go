@@ -100,6 +100,7 @@ func (l *loader) listen() {
 	}
 	for i := range specs {
 		specs[i].Name = specs[i].FDName()
+		l.draft.Places = append(l.draft.Places, l.problem(texts[i].at, socketTable+".listen", "").place())
 	}
 	l.draft.Sockets = specs
 }
