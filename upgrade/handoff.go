@@ -21,6 +21,7 @@ type handoff struct {
 	fresh    []fdpass.Bound // those of them that were opened for it
 	gen      *generation    // nil until it has a process
 	heir     bool           // it sits on the seat of one that crashed
+	cause    error          // of a step that failed
 }
 
 // begin takes the requests that wait: into the handoff that holds, or else into a new one.
@@ -118,6 +119,9 @@ func (s *Supervisor) rollback() {
 	if h.gen != nil {
 		h.gen.keepSeat = keepSeat
 		s.end(h.gen, RoleFailed, h.record.Reason)
+	}
+	if h.record.Restart && h.record.Phase == Opening.String() && s.first && len(s.bound) == 0 {
+		s.failure = h.cause // that is for somebody to look at, and no time will mend it
 	}
 	if s.first && h.bound != nil {
 		// Nothing has ever worked. The sockets stay open, so that clients wait and are not refused, and what could be

@@ -13,6 +13,7 @@ import (
 // edited file comes into force when somebody asks for it, not when the service happens to crash.
 type Plan struct {
 	Sockets []fdpass.Spec // in the order in which the service gets them
+	Places  []string      // where each of them was asked for, for messages; may be nil
 
 	// Prepare resolves everything that a generation is started with: the command's path, its working directory,
 	// environment files, user and release. It is called for each generation, after a crash too, and so never sees

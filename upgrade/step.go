@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/zddsupervisor/zddsupervisor/child"
@@ -86,7 +87,7 @@ func (s *Supervisor) stepEnded(h *handoff, st *step, result func(), err error) {
 		h.report(st.phase, took, err)
 	}
 	if err != nil {
-		h.record.Reason = err.Error()
+		h.record.Reason, h.cause = err.Error(), err
 		s.fire(StepFailed)
 		return
 	}
@@ -165,10 +166,16 @@ func (s *Supervisor) check(parent context.Context, h *handoff) work {
 }
 
 func (s *Supervisor) open(h *handoff) work {
-	specs := h.plan.Sockets
+	specs, places := h.plan.Sockets, h.plan.Places
 	o := fdpass.OpenOptions{Have: s.bound, FromSystemd: s.opts.Systemd, Log: s.log}
 	return func() (func(), error) {
 		bound, fresh, err := fdpass.Open(specs, o)
+		var failed *fdpass.OpenError
+		if errors.As(err, &failed) {
+			if i := slices.Index(specs, failed.Spec); i >= 0 && i < len(places) {
+				err = fmt.Errorf("%s: %w", places[i], err)
+			}
+		}
 		return func() { h.bound, h.fresh = bound, fresh }, err
 	}
 }

@@ -108,8 +108,9 @@ func New(opts Options) *Supervisor {
 	}
 }
 
-// Run starts the service and supervises it until Stop or Kill was called and no process of it is left, or, with
-// Options.FailFast, until the first start has failed. It blocks, and may be called once. When it returns, the sockets
+// Run starts the service and supervises it until Stop or Kill was called and no process of it is left. It ends by
+// itself only at the very beginning: with the *fdpass.OpenError, wrapped, if the sockets cannot be opened, and with
+// Options.FailFast if the first start fails. It blocks, and may be called once. When it returns, the sockets
 // are closed and every goroutine has ended.
 func (s *Supervisor) Run() error {
 	s.began = time.Now()
@@ -294,10 +295,12 @@ func newTicker(every time.Duration) *time.Ticker {
 	return t
 }
 
-// retry arms the next attempt to start the service, or ends the supervisor if it was told to give up at once.
+// retry arms the next attempt to start the service, or ends the supervisor if it cannot or must not go on.
 func (s *Supervisor) retry() {
-	if s.first && s.opts.FailFast {
+	if s.first && s.opts.FailFast && s.failure == nil {
 		s.failure = fmt.Errorf("%w: %s", ErrFirstStart, s.last.Reason)
+	}
+	if s.failure != nil {
 		s.fire(StopAsked)
 		return
 	}

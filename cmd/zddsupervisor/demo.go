@@ -29,7 +29,7 @@ meanwhile, one of them broken, and says what became of every request. Takes a fe
 needs no privileges, and leaves nothing behind.
 
 Exit status: 0 every request was answered; 1 some were lost, or the demo could not run.`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return demo(cmd.Context(), cmd.OutOrStdout())
 		},

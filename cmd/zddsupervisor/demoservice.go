@@ -27,7 +27,7 @@ func demoServiceCommand() *cobra.Command {
 		Use:    "demo-service",
 		Short:  "The service that demo hands off",
 		Hidden: true,
-		Args:   cobra.NoArgs,
+		Args:   noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			time.Sleep(warmUp) // as if it loaded something
 			if fail != 0 {

@@ -23,6 +23,7 @@ type planner struct {
 func (p planner) plan(cfg *config.Config) *upgrade.Plan {
 	return &upgrade.Plan{
 		Sockets:      cfg.Sockets,
+		Places:       cfg.Places,
 		Prepare:      func(generation int) (*upgrade.Prepared, error) { return p.prepare(cfg, generation) },
 		ReadyTimeout: cfg.Ready.Timeout,
 		CheckTimeout: cfg.Check.Timeout,

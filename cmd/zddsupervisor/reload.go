@@ -23,7 +23,7 @@ and this command waits for that one.
 
 Exit status: 0 the new version is live; 1 the handoff failed and the old version still serves,
 with the reason; 3 no supervisor was reached.`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client, err := to.client()
 			if err != nil {

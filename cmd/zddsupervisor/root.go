@@ -28,6 +28,14 @@ type usageError struct{ err error }
 func (e usageError) Error() string { return e.err.Error() }
 func (e usageError) Unwrap() error { return e.err }
 
+// noArguments is for commands that take flags alone.
+func noArguments(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usageError{fmt.Errorf("%s takes no argument, but got %q; see %[1]s --help", cmd.CommandPath(), args[0])}
+	}
+	return nil
+}
+
 // run runs one command line and returns the exit status.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := &cobra.Command{
@@ -44,7 +52,7 @@ Exit status: 0 done; 1 the handoff failed and the old version still serves;
 		SilenceUsage:  true,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return fmt.Errorf("there is no command %q; see zddsupervisor --help", args[0])
+				return usageError{fmt.Errorf("there is no command %q; see zddsupervisor --help", args[0])}
 			}
 			return nil
 		},
@@ -77,7 +85,7 @@ func report(err error, stderr io.Writer) int {
 		return exitFailed
 	case errors.Is(err, control.ErrNotRunning):
 		return exitNotRunning
-	case errors.As(err, &usage), strings.HasPrefix(err.Error(), "unknown command"):
+	case errors.As(err, &usage):
 		return exitUsage
 	}
 	return exitFailed

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/zddsupervisor/zddsupervisor/child"
+	"github.com/zddsupervisor/zddsupervisor/fdpass"
 	"github.com/zddsupervisor/zddsupervisor/internal/config"
 	"github.com/zddsupervisor/zddsupervisor/internal/control"
 	"github.com/zddsupervisor/zddsupervisor/systemd"
@@ -142,6 +143,10 @@ func supervise(source *config.Source, signals <-chan os.Signal, stderr io.Writer
 	err = supervisor.Run()
 	close(stop)
 	<-heard
+	var unopened *fdpass.OpenError
+	if errors.As(err, &unopened) {
+		err = usageError{err}
+	}
 	return errors.Join(err, server.Close())
 }
 

@@ -18,7 +18,7 @@ func sweepCommand() *cobra.Command {
 		Long: `Kills the processes that a supervisor which is gone has left behind in its systemd unit, so that
 the next one finds its sockets free. It is run by the unit, as ExecStopPost=, and does nothing
 outside of a unit.`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), 10*time.Second)
 			defer cancel()
