@@ -1,0 +1,143 @@
+package standalone
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/zddsupervisor/zddsupervisor/internal/control"
+)
+
+// Each way to say that one is ready, with a service that does not speak sd_notify; and what the reason says when it does not.
+func TestReadySignals(t *testing.T) {
+	t.Parallel()
+	const wait = "; trap 'exit 0' TERM; while :; do sleep 0.1; done"
+	for _, tc := range []struct {
+		name      string
+		good, bad string // shell
+		by        string // TOML
+		reason    string
+		notBefore time.Duration
+	}{
+		{name: "fd", good: "sleep 0.3; echo >&{fd:ready}" + wait, bad: "true" + wait, by: "by = \"fd\"\n", reason: "ready.by = \"fd\"", notBefore: 300 * time.Millisecond},
+		{name: "exec", good: "sleep 0.3; touch $READY_FILE" + wait, bad: "true" + wait,
+			by: "by = \"exec\"\ncommand = [\"/bin/sh\", \"-c\", \"test -e $READY_FILE || exit 9\"]\ninterval = \"50ms\"\n", reason: "exit status 9", notBefore: 300 * time.Millisecond},
+		{name: "delay", good: "true" + wait, bad: "sleep 0.1; exit 5", by: "by = \"delay\"\ndelay = \"500ms\"\n", reason: "exit status 5", notBefore: 500 * time.Millisecond},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			dir := shortDir(t)
+			c := func(script string, n int) configuration {
+				ready := filepath.Join(dir, fmt.Sprint(n))
+				return configuration{command: []string{"/bin/sh", "-c", "READY_FILE=" + ready + "; " + script},
+					sockets: "[[socket]]\nlisten = \"tcp://127.0.0.1:0\"\n[ready]\ntimeout = \"2s\"\n" + strings.ReplaceAll(tc.by, "$READY_FILE", ready)}
+			}
+			s := start(t, c(tc.good, 1))
+			before := s.settled()
+			began := time.Now()
+			c(tc.good, 2).write(t, s.dir)
+			if status, _, stderr := s.reload(); status != 0 {
+				t.Errorf("reload: %s", stderr)
+			}
+			if took := time.Since(began); took < tc.notBefore {
+				t.Errorf("it was taken for ready after %s", took)
+			}
+			after := s.settled()
+			if after.PID == before.PID {
+				t.Error("the old version serves on")
+			}
+			c(tc.bad, 3).write(t, s.dir)
+			status, _, stderr := s.reload()
+			if status != 1 || !strings.Contains(stderr, tc.reason) {
+				t.Errorf("exit status %d, want %q in: %s", status, tc.reason, stderr)
+			}
+			if last := s.settled(); last.PID != after.PID {
+				t.Error("the failed handoff has changed what serves")
+			}
+		})
+	}
+}
+
+// A service behind a shell that execs it, or behind env, is the same process: LISTEN_PID is right.
+func TestExecForms(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, argv := range [][]string{{"/bin/sh", "-c", "exec " + self}, {"env", "A=B", self}} {
+		s := start(t, configuration{mode: "v1", command: argv})
+		if r := s.ask("tcp", s.address()); r.ListenPID != fmt.Sprint(r.PID) {
+			t.Errorf("%q: LISTEN_PID is %s, the pid is %d", argv, r.ListenPID, r.PID)
+		}
+	}
+}
+
+// The environment file is read anew for each generation, the service runs as another user, and limits are set.
+func TestSurroundings(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	dir := shortDir(t)
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "env")
+	write := func(text string) {
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// The test binary must be there for the other user too.
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(dir, "service")
+	data, err := os.ReadFile(self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(program, data, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write("COLOUR=blue\n")
+	c := configuration{mode: "v1", command: []string{program}, more: fmt.Sprintf("user = \"nobody\"\ndirectory = \"/\"\nenvironment-file = [%q]\n", file)}
+	c.sockets = "[[socket]]\nlisten = \"tcp://127.0.0.1:0\"\n[limits]\nnofile = \"333\"\n"
+	s := launch(t, c)
+	if err := os.Chmod(s.dir, 0o755); err != nil { // its notify socket must be reached by the other user
+		t.Fatal(err)
+	}
+	s.until("a live generation", func(st *control.Status) bool { return live(st) != nil && st.Current == nil })
+	r := s.ask("tcp", s.address())
+	has := func(variable string) bool {
+		return strings.Contains("\n"+strings.Join(r.Env, "\n")+"\n", "\n"+variable+"\n")
+	}
+	if !has("COLOUR=blue") || !has("USER=nobody") {
+		t.Errorf("the environment is %q", r.Env)
+	}
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", r.PID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(status), "Uid:\t65534\t65534\t65534\t65534") {
+		t.Errorf("it runs as somebody else:\n%s", status)
+	}
+	limits, err := os.ReadFile(fmt.Sprintf("/proc/%d/limits", r.PID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(limits), "Max open files            333") {
+		t.Errorf("the limits are\n%s", limits)
+	}
+	write("COLOUR=red\n")
+	if status, _, stderr := s.reload(); status != 0 {
+		t.Fatalf("reload: %s", stderr)
+	}
+	s.settled()
+	if r = s.ask("tcp", s.address()); !has("COLOUR=red") {
+		t.Errorf("the environment is %q", r.Env)
+	}
+}
