@@ -2,7 +2,6 @@ package integration_test
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
@@ -65,27 +64,4 @@ ExecStart=/bin/sh -c 'echo hello from the probe; systemd-notify --ready --status
 			t.Errorf("start of a missing unit: %s", got)
 		}
 	})
-}
-
-// TestFiles shows that files and links mean inside what they mean there.
-func TestFiles(t *testing.T) {
-	t.Parallel()
-	m := boot(t, rootfs.Forky())
-	m.must("ln", "-s", "/srv/there", "/srv/link")
-	m.write("/srv/there/file", "one")
-	m.write("/srv/link/file", "two")
-	if got := m.must("cat", "/srv/there/file"); got != "two" {
-		t.Errorf("through a link, %q was written", got)
-	}
-	m.must("sh", "-c", "echo three >/srv/there/file")
-	if got, err := m.ReadFile("/srv/link/file"); string(got) != "three\n" || err != nil {
-		t.Errorf("read %q, %v", got, err)
-	}
-	if _, err := os.Stat("/srv/there"); err == nil {
-		t.Error("the file was written into the host")
-	}
-	m.install("/proc/self/exe", "/usr/local/bin/tool")
-	if got := m.must("stat", "--format=%a", "/usr/local/bin/tool"); got != "755" {
-		t.Errorf("mode of an installed program is %s", got)
-	}
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/zddsupervisor/zddsupervisor/integration/internal/build"
 	"github.com/zddsupervisor/zddsupervisor/integration/internal/machine"
 	"github.com/zddsupervisor/zddsupervisor/internal/load"
 )
@@ -22,5 +23,18 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	os.Exit(run(m))
+}
+
+// programs compiles what the tests put into their machines, once for all of them. TestMain sets it.
+var programs *build.Programs
+
+func run(m *testing.M) int {
+	var err error
+	if programs, err = build.New(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer programs.Close()
+	return m.Run()
 }

@@ -19,6 +19,9 @@ type Request struct {
 // Latency counts from when the request was due.
 func (q Request) Latency() time.Duration { return q.End - q.Due }
 
+// Late is how long after it was due the request was sent, because all workers were busy until then.
+func (q Request) Late() time.Duration { return q.Start - q.Due }
+
 // Result is what came of a load.
 type Result struct {
 	Begin    time.Time
@@ -83,6 +86,15 @@ func (r *Result) Quantile(p float64) time.Duration {
 	return latencies[min(max(i, 0), len(latencies)-1)]
 }
 
+// late is how late the latest request was sent.
+func (r *Result) late() time.Duration {
+	var late time.Duration
+	for _, q := range r.Requests {
+		late = max(late, q.Late())
+	}
+	return late
+}
+
 // String is the result in a few lines.
 func (r *Result) String() string {
 	var b strings.Builder
@@ -93,6 +105,9 @@ func (r *Result) String() string {
 		}
 	}
 	fmt.Fprintf(&b, "\n  latency p50 %s, p99 %s, max %s", round(r.Quantile(0.5)), round(r.Quantile(0.99)), round(r.Quantile(1)))
+	if late := r.late(); late > time.Second {
+		fmt.Fprintf(&b, "\n  sent up to %s late, since all workers were busy", round(late))
+	}
 	fmt.Fprintf(&b, "\n  %d versions answered", len(r.Versions))
 	if r.IdleClosed > 0 {
 		fmt.Fprintf(&b, "\n  %d idle connections closed by the service", r.IdleClosed)

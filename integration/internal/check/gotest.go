@@ -12,24 +12,31 @@ import (
 	"strings"
 )
 
-// integrationPackage measures, and has the machine for itself.
-const integrationPackage = "github.com/zddsupervisor/zddsupervisor/integration"
+// measures tells whether a package's tests look at times and at what gets lost under load. They have the machine for themselves.
+func measures(pkg string) bool {
+	const integration = "github.com/zddsupervisor/zddsupervisor/integration"
+	return pkg == integration || strings.HasPrefix(pkg, integration+"/") && !strings.HasPrefix(pkg, integration+"/internal/")
+}
 
 func tests(ctx context.Context, r *report) {
+	if race(ctx) == nil {
+		r.skip("race detector", "needs cgo and a C compiler; the tests run without it")
+	}
+	testPackages(ctx, r, func(pkg string) bool { return !measures(pkg) })
+}
+
+func integrationTests(ctx context.Context, r *report) {
+	testPackages(ctx, r, measures, "-p=1", "-timeout=20m")
+}
+
+// testPackages runs "go test" with these arguments for all packages of the module that are wanted.
+func testPackages(ctx context.Context, r *report, wanted func(pkg string) bool, args ...string) {
 	list, err := command(ctx, "go", "list", "./...")
 	if err != nil {
 		r.fail("go list", list)
 		return
 	}
-	packages := slices.DeleteFunc(strings.Fields(list), func(p string) bool { return p == integrationPackage })
-	if race(ctx) == nil {
-		r.skip("race detector", "needs cgo and a C compiler; the tests run without it")
-	}
-	goTest(ctx, r, packages...)
-}
-
-func integrationTests(ctx context.Context, r *report) {
-	goTest(ctx, r, "-timeout=20m", integrationPackage)
+	goTest(ctx, r, append(args, slices.DeleteFunc(strings.Fields(list), func(pkg string) bool { return !wanted(pkg) })...)...)
 }
 
 // race is the flag for the race detector, or nil where it cannot be used.
