@@ -251,6 +251,23 @@ releases = { directory = "releases", current = "current" }
 	}
 }
 
+// What an option of a socket is in the file does not depend on the notation of
+// flags.
+func TestSocketOptionsAreLiteral(t *testing.T) {
+	t.Parallel()
+	path := write(t, t.TempDir(), "app.toml", `
+command = ["app"]
+[[socket]]
+listen = "unix:///run/x"
+name = "a&b?c%41=d"
+owner = "root"
+`)
+	want := fdpass.Spec{Name: "a&b?c%41=d", Network: fdpass.Unix, Address: "/run/x", Owner: "root"}
+	if got := load(t, source(t, path)).Sockets; len(got) != 1 || got[0] != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
 // A reload reads the file again, and the flags still win.
 func TestLoadAgain(t *testing.T) {
 	t.Parallel()

@@ -124,7 +124,7 @@ func (l *loader) entry(e entry) {
 		}
 	}
 	switch {
-	case e.type_ == tomlTable && l.isTable(name, key):
+	case e.type_ == tomlTable && slices.Contains(l.tables(), name):
 		if e.list {
 			l.report(at, name, "there is one such table only: write [%s]", name)
 		}
@@ -142,11 +142,6 @@ func (l *loader) entry(e entry) {
 	default:
 		l.set(key, name, value{texts: e.texts, dir: l.source.fileDirectory()}, at)
 	}
-}
-
-// isTable reports whether a key is one, or the name is that of a table of keys.
-func (l *loader) isTable(name string, key Key) bool {
-	return key.Kind.table() || slices.Contains(l.tables(), name)
 }
 
 // tables returns the names of all tables.

@@ -30,7 +30,7 @@ func (s socketText) text() string {
 		sep = "&"
 	}
 	for _, o := range s.options {
-		text += sep + o.name + "=" + strings.NewReplacer("%", "%25", "&", "%26", "?", "%3f").Replace(o.text)
+		text += sep + o.name + "=" + strings.NewReplacer("%", "%25", "&", "%26").Replace(o.text)
 		sep = "&"
 	}
 	return text
@@ -129,7 +129,7 @@ func (l *loader) parseSocket(text socketText) (spec fdpass.Spec, ok bool) {
 		l.reportSpec(text, err)
 		return spec, false
 	}
-	if spec.Mode != "" || l.draft.mode == fdpass.Steered && !isTCP(spec) {
+	if spec.Mode != "" {
 		return spec, true
 	}
 	spec.Mode = l.draft.mode
@@ -138,11 +138,6 @@ func (l *loader) parseSocket(text socketText) (spec fdpass.Spec, ok bool) {
 		return spec, false
 	}
 	return spec, true
-}
-
-// isTCP reports whether steering can be meant for the socket at all.
-func isTCP(s fdpass.Spec) bool {
-	return s.Network == fdpass.TCP || s.Network == fdpass.TCP4 || s.Network == fdpass.TCP6
 }
 
 // reportSpec reports what is wrong with a socket at the option that is wrong.
