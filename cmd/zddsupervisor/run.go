@@ -44,7 +44,7 @@ Exit status: 0 stopped as asked; 1 it could not be started, or with --fail-fast 
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		// Before anything else: a reload that comes early must not end the supervisor.
 		signals := make(chan os.Signal, 16)
-		signal.Notify(signals, unix.SIGHUP, unix.SIGTERM, unix.SIGINT, unix.SIGQUIT, unix.SIGUSR1, unix.SIGCONT)
+		signal.Notify(signals, unix.SIGHUP, unix.SIGTERM, unix.SIGINT, unix.SIGQUIT, unix.SIGUSR1, unix.SIGCONT, unix.SIGPIPE)
 		defer signal.Stop(signals)
 		source, err := newSource(path, cmd.Flags(), args)
 		if err != nil {
@@ -72,7 +72,9 @@ func supervise(source *config.Source, signals <-chan os.Signal, stderr io.Writer
 	}
 	// The heap is small and the process lives for years: memory is worth more here than the time to collect it.
 	debug.SetGCPercent(25)
-	log := newLogger(stderr)
+	out := newLogWriter(stderr)
+	defer out.Close()
+	log := newLogger(out)
 
 	sockets, err := systemd.Inherited()
 	if err != nil {
@@ -171,6 +173,7 @@ func obey(s *upgrade.Supervisor, signals <-chan os.Signal, stop <-chan struct{},
 					log.Info("status", "phase", st.Phase, "generations", st.Generations, "sockets", st.Sockets)
 				}
 			case unix.SIGCONT: // the unit's ReloadSignal=, which ExecReload= follows
+			case unix.SIGPIPE: // nobody reads the log any more; the runtime would end the process for it
 			}
 		case <-stop:
 			return
@@ -179,7 +182,7 @@ func obey(s *upgrade.Supervisor, signals <-chan os.Signal, stop <-chan struct{},
 }
 
 // newLogger logs as text; without the time where the journal adds its own.
-func newLogger(stderr io.Writer) *slog.Logger {
+func newLogger(out io.Writer) *slog.Logger {
 	var o slog.HandlerOptions
 	if os.Getenv("JOURNAL_STREAM") != "" {
 		o.ReplaceAttr = func(groups []string, a slog.Attr) slog.Attr {
@@ -189,5 +192,5 @@ func newLogger(stderr io.Writer) *slog.Logger {
 			return a
 		}
 	}
-	return slog.New(slog.NewTextHandler(stderr, &o))
+	return slog.New(slog.NewTextHandler(out, &o))
 }

@@ -1,6 +1,7 @@
 package standalone
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -155,8 +156,12 @@ func serveAll(l net.Listener, about report) {
 			defer open.Done()
 			defer c.Close()
 			var buf [4096]byte
-			if _, err := c.Read(buf[:]); err != nil {
+			n, err := c.Read(buf[:])
+			if err != nil {
 				return
+			}
+			if bytes.HasPrefix(buf[:n], []byte("GET /slow")) {
+				time.Sleep(3 * time.Second)
 			}
 			body, _ := json.Marshal(about)
 			fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nX-Version: %s\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", about.Version, len(body), body)

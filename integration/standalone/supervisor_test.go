@@ -30,6 +30,7 @@ type supervisor struct {
 	cmd    *exec.Cmd
 	client *control.Client
 	log    *buffer
+	output io.Writer // the log, unless the test wants something else
 	exited chan struct{}
 }
 
@@ -57,6 +58,7 @@ type configuration struct {
 	command []string // instead of the service
 	sockets string   // TOML; one on a free port by default
 	more    string   // TOML, before everything else
+	output  *os.File // where the supervisor writes to, instead of the test's log
 }
 
 func (c configuration) write(t *testing.T, dir string) {
@@ -102,10 +104,14 @@ func launch(t *testing.T, c configuration, wrapper ...string) *supervisor {
 	dir := shortDir(t)
 	c.write(t, dir)
 	s := &supervisor{t: t, dir: dir, log: &buffer{}, exited: make(chan struct{})}
+	s.output = s.log
+	if c.output != nil {
+		s.output = c.output
+	}
 	s.client = control.NewClient(s.control())
 	argv := append(wrapper, program, "run", "--config", filepath.Join(dir, "test.toml"))
 	s.cmd = exec.Command(argv[0], argv[1:]...)
-	s.cmd.Stdout, s.cmd.Stderr = s.log, s.log
+	s.cmd.Stdout, s.cmd.Stderr = s.output, s.output
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := s.cmd.Start(); err != nil {
 		t.Fatal(err)
