@@ -16,8 +16,9 @@ type Config struct {
 	// a unit name and as a file name, see systemd.CheckName.
 	Name string
 
-	// Command is the service's program and its arguments, as configured; see
-	// LookPath and Values.
+	// Command is the service's program and its arguments, with placeholders; see
+	// Values. A program with a slash in it is relative to Directory, one without
+	// is to be looked up in the PATH of Environ.
 	Command []string
 
 	// Directory is the working directory of the service and of the check and
@@ -32,8 +33,8 @@ type Config struct {
 	// exist.
 	EnvironmentFiles []string
 
-	// User and Group are names or numbers. Empty stands for the supervisor's
-	// own user, and for the user's own group; see Account.
+	// User and Group are names or numbers, see child.LookupCredential. Empty
+	// stands for the supervisor's own user, and for the user's own group.
 	User, Group string
 
 	// Umask is the file mode creation mask of the service; nil leaves the
@@ -96,8 +97,7 @@ type Ready struct {
 	Timeout time.Duration // never 0
 
 	// FD is the descriptor on which the service writes a newline when it is
-	// ready. It is only used with ByFD; 0 stands for the first one after the
-	// sockets.
+	// ready, with ByFD: the first one after the sockets, or 0 if it was left out.
 	FD int
 
 	// Command is run every Interval until it succeeds. Only used with ByExec.

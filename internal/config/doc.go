@@ -11,11 +11,11 @@
 // problem with its place, one a line.
 //
 // What may change between a Load and the start of a process is not resolved by
-// Load: the command's path, environment files, the user and the release each
-// have a method of Config that looks afresh whenever it is called. Load calls
-// them only to find mistakes early.
+// Load: Config.Environ and Config.Release look at environment files, the user
+// database and the current release whenever they are called. Load looks at them
+// only to find mistakes early.
 //
 // The package reads files and the user database. It does not read the process's
-// environment or working directory, which the caller gives it, and it knows
-// nothing of generations, processes or descriptors.
+// environment or working directory, which the caller gives it. It starts no
+// process and opens no socket.
 package config

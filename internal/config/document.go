@@ -17,7 +17,7 @@ type entry struct {
 	parts []string // of the dotted key, with those of its table
 	item  int      // which [[socket]], from 0; -1 outside of them
 	line  int
-	type_ tomlType
+	typ tomlType
 	texts []string // of a list its elements
 	list  bool     // the key is an element of an array of tables
 	// wrong is what an element of a list is that is not a string, or "".
@@ -50,7 +50,7 @@ func parseDocument(data []byte) ([]entry, *Problem) {
 			if table[0] != socketTable {
 				item = -1
 			}
-			w.add(entry{parts: table, item: item, line: line, type_: tomlTable})
+			w.add(entry{parts: table, item: item, line: line, typ: tomlTable})
 		case unstable.ArrayTable:
 			var line int
 			table, line = w.key(nil, node.Key())
@@ -58,7 +58,7 @@ func parseDocument(data []byte) ([]entry, *Problem) {
 			if len(table) == 1 && table[0] == socketTable {
 				item = w.nextItem()
 			}
-			w.add(entry{parts: table, item: item, line: line, type_: tomlTable, list: true})
+			w.add(entry{parts: table, item: item, line: line, typ: tomlTable, list: true})
 		case unstable.KeyValue:
 			w.keyValue(table, item, node)
 		}
@@ -102,12 +102,12 @@ func (w *walker) keyValue(table []string, item int, node *unstable.Node) {
 	v := node.Value()
 	switch v.Kind {
 	case unstable.InlineTable:
-		e.type_ = tomlTable
+		e.typ = tomlTable
 		w.add(e)
 		w.inlineTable(parts, item, v)
 		return
 	case unstable.Array:
-		e.type_ = tomlList
+		e.typ = tomlList
 		if w.inlineItems(parts, line, v) {
 			return
 		}
@@ -124,7 +124,7 @@ func (w *walker) keyValue(table []string, item int, node *unstable.Node) {
 		}
 	default:
 		var text string
-		e.type_, text = scalar(v)
+		e.typ, text = scalar(v)
 		e.texts = []string{text}
 	}
 	w.add(e)
@@ -153,7 +153,7 @@ func (w *walker) inlineItems(parts []string, line int, list *unstable.Node) bool
 			continue
 		}
 		item := w.nextItem()
-		w.add(entry{parts: parts, item: item, line: line, type_: tomlTable, list: true})
+		w.add(entry{parts: parts, item: item, line: line, typ: tomlTable, list: true})
 		w.inlineTable(parts, item, elements.Node())
 	}
 	return true

@@ -33,18 +33,18 @@ y = 1979-05-27
 		t.Fatal(problem)
 	}
 	want := []entry{
-		{parts: []string{"a"}, item: -1, line: 2, type_: tomlNumber, texts: []string{"1"}},
-		{parts: []string{"b c", "d"}, item: -1, line: 4, type_: tomlString, texts: []string{"x"}},
-		{parts: []string{"e"}, item: -1, line: 5, type_: tomlTable},
-		{parts: []string{"e", "f"}, item: -1, line: 6, type_: tomlList, texts: []string{"g", "2"}, wrong: tomlNumber, wrongLine: 9},
-		{parts: []string{"e", "h"}, item: -1, line: 11, type_: tomlString, texts: []string{"more\nlines"}},
-		{parts: []string{"e", "i"}, item: -1, line: 14, type_: tomlTable},
-		{parts: []string{"e", "i", "j"}, item: -1, line: 14, type_: tomlBool, texts: []string{"true"}},
-		{parts: []string{"e", "i", "k"}, item: -1, line: 14, type_: tomlFloat, texts: []string{"1.5"}},
-		{parts: []string{"socket"}, item: 0, line: 15, type_: tomlTable, list: true},
-		{parts: []string{"socket", "x"}, item: 0, line: 16, type_: tomlNumber, texts: []string{"31"}},
-		{parts: []string{"socket"}, item: 1, line: 17, type_: tomlTable, list: true},
-		{parts: []string{"socket", "y"}, item: 1, line: 18, type_: tomlTime, texts: []string{"1979-05-27"}},
+		{parts: []string{"a"}, item: -1, line: 2, typ: tomlNumber, texts: []string{"1"}},
+		{parts: []string{"b c", "d"}, item: -1, line: 4, typ: tomlString, texts: []string{"x"}},
+		{parts: []string{"e"}, item: -1, line: 5, typ: tomlTable},
+		{parts: []string{"e", "f"}, item: -1, line: 6, typ: tomlList, texts: []string{"g", "2"}, wrong: tomlNumber, wrongLine: 9},
+		{parts: []string{"e", "h"}, item: -1, line: 11, typ: tomlString, texts: []string{"more\nlines"}},
+		{parts: []string{"e", "i"}, item: -1, line: 14, typ: tomlTable},
+		{parts: []string{"e", "i", "j"}, item: -1, line: 14, typ: tomlBool, texts: []string{"true"}},
+		{parts: []string{"e", "i", "k"}, item: -1, line: 14, typ: tomlFloat, texts: []string{"1.5"}},
+		{parts: []string{"socket"}, item: 0, line: 15, typ: tomlTable, list: true},
+		{parts: []string{"socket", "x"}, item: 0, line: 16, typ: tomlNumber, texts: []string{"31"}},
+		{parts: []string{"socket"}, item: 1, line: 17, typ: tomlTable, list: true},
+		{parts: []string{"socket", "y"}, item: 1, line: 18, typ: tomlTime, texts: []string{"1979-05-27"}},
 	}
 	for i := range max(len(entries), len(want)) {
 		if i >= len(entries) || i >= len(want) || !reflect.DeepEqual(entries[i], want[i]) {

@@ -115,8 +115,8 @@ func (l *loader) entry(e entry) {
 	if !known && len(e.parts) == 2 { // in a table whose entries have names of their own
 		table, ok := keyNamed(l.keys, e.parts[0])
 		if ok && table.Kind.table() {
-			if !table.Kind.accepts(e.type_) {
-				l.report(at, name, "is %s, but must be %s", e.type_, table.Kind.entryForm())
+			if !table.Kind.accepts(e.typ) {
+				l.report(at, name, "is %s, but must be %s", e.typ, table.Kind.entryForm())
 				return
 			}
 			l.set(table, name, value{texts: []string{e.parts[1] + "=" + e.texts[0]}}, at)
@@ -124,19 +124,19 @@ func (l *loader) entry(e entry) {
 		}
 	}
 	switch {
-	case e.type_ == tomlTable && slices.Contains(l.tables(), name):
+	case e.typ == tomlTable && slices.Contains(l.tables(), name):
 		if e.list {
 			l.report(at, name, "there is one such table only: write [%s]", name)
 		}
-	case !known && e.type_ == tomlTable:
+	case !known && e.typ == tomlTable:
 		l.refused = name
 		l.report(at, "", "unknown table [%s]%s", name, didYouMean(name, l.tables()))
 	case !known && slices.Contains(l.tables(), name):
-		l.report(at, name, "is %s, but must be a table: write [%s] before its keys", e.type_, name)
+		l.report(at, name, "is %s, but must be a table: write [%s] before its keys", e.typ, name)
 	case !known:
 		l.report(at, "", "unknown key %q%s", name, didYouMean(name, l.names()))
-	case key.Kind.table() || !key.Kind.accepts(e.type_):
-		l.report(at, name, "is %s, but must be %s", e.type_, key.Kind.form())
+	case key.Kind.table() || !key.Kind.accepts(e.typ):
+		l.report(at, name, "is %s, but must be %s", e.typ, key.Kind.form())
 	case e.wrong != "":
 		l.report(place{line: e.wrongLine}, name, "has %s in it, but must be %s; write it in quotes", e.wrong, key.Kind.form())
 	default:

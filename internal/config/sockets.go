@@ -65,8 +65,8 @@ func (l *loader) socketEntry(e entry) {
 	switch {
 	case !known:
 		l.report(at, "", "unknown key %q in a [[socket]]%s", strings.TrimPrefix(e.name(), socketTable+"."), didYouMean(e.name(), l.names()))
-	case !key.Kind.accepts(e.type_):
-		l.report(at, e.name(), "is %s, but must be %s", e.type_, key.Kind.form())
+	case !key.Kind.accepts(e.typ):
+		l.report(at, e.name(), "is %s, but must be %s", e.typ, key.Kind.form())
 	case e.parts[1] == "listen":
 		socket.listen, socket.at = e.texts[0], at
 		return
