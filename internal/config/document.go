@@ -17,7 +17,7 @@ type entry struct {
 	parts []string // of the dotted key, with those of its table
 	item  int      // which [[socket]], from 0; -1 outside of them
 	line  int
-	typ tomlType
+	typ   tomlType
 	texts []string // of a list its elements
 	list  bool     // the key is an element of an array of tables
 	// wrong is what an element of a list is that is not a string, or "".
