@@ -128,8 +128,10 @@ func TestDescriptorFlags(t *testing.T) {
 			if err != nil || (flags&unix.O_NONBLOCK != 0) != want {
 				t.Errorf("%s%s: flags %#x, %v; want non-blocking %v", spec, option, flags, err, want)
 			}
-			if flags, err := unix.FcntlInt(uintptr(fd.Raw()), unix.F_GETFD, 0); err != nil || flags&unix.FD_CLOEXEC == 0 {
-				t.Errorf("%s%s: not close-on-exec: %#x, %v", spec, option, flags, err)
+			for _, fd := range []*FD{fd, s.(*shared).fd} {
+				if flags, err := unix.FcntlInt(uintptr(fd.Raw()), unix.F_GETFD, 0); err != nil || flags&unix.FD_CLOEXEC == 0 {
+					t.Errorf("%s%s: not close-on-exec: %#x, %v", spec, option, flags, err)
+				}
 			}
 			fd.Close() // the next one has the same name
 			s.Close()

@@ -133,8 +133,8 @@ func synFilter() []unix.SockFilter {
 // connections: no answer and no reset. Handshakes under way, of which the SYN
 // has come already, go on. It lasts as long as any process has the socket.
 //
-// Since 2026, in stable kernels too, this takes CAP_NET_ADMIN for TCP, and fails
-// with EPERM without.
+// Newer kernels, of which 6.18 is one in its later stable releases, want
+// CAP_NET_ADMIN for a filter on a TCP socket and say EPERM without.
 func dropSYN(raw int) error {
 	filter := synFilter()
 	prog := &unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}

@@ -50,6 +50,44 @@ func tcpState(t *testing.T, fd *FD) uint8 {
 
 const tcpSynSent = 2
 
+// keepsAway reports whether Retire has done something against new connections.
+func keepsAway(t *testing.T, s Socket) bool {
+	t.Helper()
+	sh, away := s.(*shared), false
+	if err := sh.use(func(raw int) error {
+		away = sh.sink != nil || firstOfFilter(raw) != ""
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return away
+}
+
+// firstOfFilter returns the beginning of a socket's filter, up to a zero, or ""
+// if it has none. SO_GET_FILTER has the number of SO_ATTACH_FILTER.
+func firstOfFilter(raw int) string {
+	filter, err := unix.GetsockoptString(raw, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER)
+	if err != nil {
+		return ""
+	}
+	return filter
+}
+
+// expectDropped connects many times, and expects each SYN to be dropped and
+// none to be answered, with a reset or otherwise.
+func expectDropped(t *testing.T, s Socket, addr string) {
+	t.Helper()
+	for range 50 {
+		before := mustStats(t, s).Dropped
+		syn := startConnect(t, addr)
+		eventually(t, "the SYN was dropped", func() bool { return mustStats(t, s).Dropped > before })
+		if state := tcpState(t, syn); state != tcpSynSent {
+			t.Errorf("%s: the client of a dropped SYN is in state %d", addr, state)
+		}
+		syn.Close()
+	}
+}
+
 // TestRetireTCP retires listeners of each family with connections in the
 // queue. New SYNs get neither a connection nor a reset; all that waited is
 // served, both ways and in bulk, after the filter; then the port is free.
@@ -81,30 +119,17 @@ func TestRetireTCP(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			result := retire(t, ctx, s)
-			// Retire has begun once a SYN is dropped.
+			eventually(t, "connections are kept away", func() bool { return keepsAway(t, s) })
 			for _, host := range hosts {
-				eventually(t, "a SYN was dropped", func() bool {
-					before := mustStats(t, s).Dropped
-					syn := startConnect(t, "tcp://"+host+port)
-					defer syn.Close()
-					dropped := mustStats(t, s).Dropped > before
-					if dropped && tcpState(t, syn) != tcpSynSent {
-						t.Errorf("%s: the client of a dropped SYN is in state %d", host, tcpState(t, syn))
-					}
-					if _, err := unix.GetsockoptInt(syn.Raw(), unix.SOL_SOCKET, unix.SO_ERROR); err != nil {
-						t.Error(err)
-					}
-					return dropped
-				})
+				expectDropped(t, s, "tcp://"+host+port)
 			}
 			select {
 			case err := <-result:
 				t.Fatalf("Retire returns with %d connections in the queue: %v", mustStats(t, s).Queue, err)
 			default:
 			}
-			waited := mustStats(t, s).Queue
-			if waited < len(clients) {
-				t.Fatalf("%d connections wait of %d", waited, len(clients))
+			if waiting := mustStats(t, s).Queue; waiting != len(clients) {
+				t.Fatalf("%d connections wait, not %d", waiting, len(clients))
 			}
 			// accept(2) is in the order of arrival.
 			bulk := strings.Repeat("0123456789abcdef", 1<<14)
@@ -124,9 +149,6 @@ func TestRetireTCP(t *testing.T) {
 				if n, err := client.Read(make([]byte, 1)); n != 0 || errors.Is(err, unix.ECONNRESET) {
 					t.Errorf("the client reads %d, %v after the server's end", n, err)
 				}
-			}
-			for range waited - len(clients) {
-				accept(t, service)
 			}
 			if err := waitRetired(t, result); err != nil {
 				t.Errorf("Retire: %v", err)
@@ -181,15 +203,7 @@ func TestRetireSink(t *testing.T) {
 			t.Fatalf("%s: %v", spec, err)
 		}
 		for _, host := range hosts {
-			for range 50 {
-				before := mustStats(t, s).Dropped
-				syn := startConnect(t, "tcp://"+host+port)
-				eventually(t, "the SYN was dropped", func() bool { return mustStats(t, s).Dropped > before })
-				if state := tcpState(t, syn); state != tcpSynSent {
-					t.Errorf("%s: the client of a dropped SYN is in state %d", host, state)
-				}
-				syn.Close()
-			}
+			expectDropped(t, s, "tcp://"+host+port)
 		}
 		for _, client := range clients {
 			if _, err := client.Write([]byte("x")); err != nil {
@@ -276,15 +290,11 @@ func TestFilterIsInherited(t *testing.T) {
 		t.Fatal(err)
 	}
 	var filter string
-	if err := raw.Control(func(fd uintptr) {
-		// SO_GET_FILTER, which is the same number, gives the program back; its
-		// first byte is enough, and all that there is before a zero.
-		filter, err = unix.GetsockoptString(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER)
-	}); err != nil {
+	if err := raw.Control(func(fd uintptr) { filter = firstOfFilter(int(fd)) }); err != nil {
 		t.Fatal(err)
 	}
-	if want := string(rune(synFilter()[0].Code)); err != nil || filter != want {
-		t.Errorf("the accepted connection has the filter %q, %v; want that of the listener, %q", filter, err, want)
+	if want := string(rune(synFilter()[0].Code)); filter != want {
+		t.Errorf("the accepted connection has the filter %q; want that of the listener, %q", filter, want)
 	}
 	server.Read(make([]byte, 1))
 	echo(t, client, server, "hello")

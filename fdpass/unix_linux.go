@@ -36,12 +36,6 @@ func (s Spec) openUnix(log *slog.Logger) (fd *FD, file *socketFile, err error) {
 		}
 		return fd, nil, s.listen(fd.Raw())
 	}
-	if s.Permissions != 0 {
-		// bind(2) gives the file the mode of the socket, less the umask.
-		if err := unix.Fchmod(fd.Raw(), 0o600); err != nil {
-			return nil, nil, os.NewSyscallError("fchmod", err)
-		}
-	}
 	bound, err := s.bindPath(fd.Raw(), log)
 	if err != nil {
 		return nil, nil, err
@@ -58,8 +52,15 @@ func (s Spec) openUnix(log *slog.Logger) (fd *FD, file *socketFile, err error) {
 }
 
 // bindPath binds the socket raw, which is borrowed, to the path of the spec, and
-// clears a file out of the way that a dead process left there.
+// clears a file out of the way that a dead process left there. If the spec has
+// permissions, the new file is for us alone, until they are set.
 func (s Spec) bindPath(raw int, log *slog.Logger) (*socketFile, error) {
+	if s.Permissions != 0 {
+		// bind(2) gives the file the mode of the socket, less the umask.
+		if err := unix.Fchmod(raw, 0o600); err != nil {
+			return nil, os.NewSyscallError("fchmod", err)
+		}
+	}
 	for attempt := 1; ; attempt++ {
 		err := unix.Bind(raw, &unix.SockaddrUnix{Name: s.Address})
 		if err == nil {

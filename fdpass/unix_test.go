@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -146,23 +147,24 @@ func checkFile(t *testing.T, path string, mode uint32, uid, gid int) {
 	}
 }
 
-// TestFchmodBeforeBind shows what openUnix relies on to keep others away before
-// the permissions are right.
-func TestFchmodBeforeBind(t *testing.T) {
+// TestBoundForUsAlone looks at the file between bind and the time when its
+// permissions are set.
+func TestBoundForUsAlone(t *testing.T) {
 	t.Parallel()
-	fd, err := Spec{Network: UnixGram}.newSocket(unix.AF_UNIX)
+	s := mustParse(t, "unixgram://"+sockPath(t)+"?permissions=0666")
+	fd, err := s.newSocket(unix.AF_UNIX)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer fd.Close()
-	if err := unix.Fchmod(fd.Raw(), 0o600); err != nil {
+	file, err := s.bindPath(fd.Raw(), (&logBuffer{}).logger())
+	if err != nil {
 		t.Fatal(err)
 	}
-	path := sockPath(t)
-	if err := unix.Bind(fd.Raw(), &unix.SockaddrUnix{Name: path}); err != nil {
-		t.Fatal(err)
+	checkFile(t, s.Address, 0o600, os.Geteuid(), os.Getegid())
+	if err := file.remove(); err != nil || exists(s.Address) {
+		t.Errorf("remove: %v", err)
 	}
-	checkFile(t, path, 0o600, os.Geteuid(), os.Getegid())
 }
 
 func TestStaleUnixPath(t *testing.T) {
@@ -395,5 +397,30 @@ func TestReplaceRace(t *testing.T) {
 	for _, b := range won {
 		unixClient(t, b.Socket.Addr())
 		b.Socket.Close()
+	}
+}
+
+// TestReplaceWaits shows what TestReplaceRace depends on: while another
+// supervisor clears a path in the directory, nobody else does.
+func TestReplaceWaits(t *testing.T) {
+	t.Parallel()
+	path := sockPath(t)
+	leaveStale(t, "unix://"+path)
+	unlock := lockDirectory(filepath.Dir(path))
+	defer func() { unlock() }()
+	cleared := make(chan error, 1)
+	go func() { cleared <- mustParse(t, "unix://"+path).clearPath((&logBuffer{}).logger()) }()
+	select {
+	case err := <-cleared:
+		t.Fatalf("the path was cleared in spite of the lock: %v", err)
+	case <-time.After(100 * time.Millisecond):
+	}
+	if !exists(path) {
+		t.Error("the file is gone in spite of the lock")
+	}
+	unlock()
+	unlock = func() {}
+	if err := <-cleared; err != nil || exists(path) {
+		t.Errorf("after the lock: %v, file left: %v", err, exists(path))
 	}
 }
