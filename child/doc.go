@@ -52,7 +52,7 @@
 // each adopted Process, which Close waits for; all others end with the call that has
 // started them.
 //
-// It needs Linux 5.4. Better with: 5.7 (a child is born in its cgroup), 5.11
+// It needs Linux 5.3. Better with: 5.7 (a child is born in its cgroup), 5.11
 // (close_range), 5.14 (cgroup.kill), 6.9 (a process group that forks fast is stopped
 // in one step).
 package child

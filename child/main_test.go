@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -40,11 +41,17 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// leaks looks for descriptors and children that were not there before the tests.
+// leaks looks for children, goroutines and descriptors that were not there before the tests.
 func leaks(before []string) error {
 	var status unix.WaitStatus
 	if pid, err := unix.Wait4(-1, &status, unix.WNOHANG, nil); !errors.Is(err, unix.ECHILD) {
 		return fmt.Errorf("a child (pid %d, 0 for one that runs)", pid)
+	}
+	stacks := make([]byte, 1<<20)
+	stacks = stacks[:runtime.Stack(stacks, true)]
+	// This function is in child_test.
+	if bytes.Contains(stacks, []byte("/zddsupervisor/child.")) {
+		return fmt.Errorf("goroutines:\n%s", stacks)
 	}
 	after := openFiles()
 	for _, file := range before {
