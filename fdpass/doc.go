@@ -40,6 +40,15 @@
 // and any file that is not a socket, is an error. A file is removed only while
 // its inode is the one that was bound.
 //
+// # Retiring
+//
+// A listener that is closed resets what waits in its queue. So a TCP listener is
+// first kept from taking more: a filter on it drops every SYN without an answer,
+// or, where the kernel does not allow that filter to us (it wants CAP_NET_ADMIN
+// on newer ones), a second listener in one SO_REUSEPORT group with it takes the
+// SYNs and drops them. Either is lifted with the socket; the filter stays for
+// generations that still have it, the second listener does not.
+//
 // # Modes
 //
 // Shared is the one mode so far: one kernel socket that every generation has.
