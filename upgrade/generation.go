@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -189,6 +191,7 @@ func (s *Supervisor) exited(g *generation) {
 		s.restarts.lived(time.Since(g.lived))
 		s.live, s.orphan, g.keepSeat = nil, g.number, true
 		s.end(g, RoleCrashed, "its main process ended with "+exit.String())
+		s.limitDraining()
 		s.fire(LiveExited)
 	case s.hand != nil && g == s.hand.gen && g.role == RoleNew:
 		s.hand.record.Reason = g.earlyExit()
@@ -211,11 +214,11 @@ func (g *generation) earlyExit() string {
 	return text + "; its own output says why"
 }
 
-// byRole returns the generations of a role, the oldest first.
-func (s *Supervisor) byRole(role Role) []*generation {
+// ending returns the generations that are being ended, the oldest first.
+func (s *Supervisor) ending() []*generation {
 	var list []*generation
-	for n := 1; n <= s.number && len(list) < len(s.generations); n++ {
-		if g := s.generations[n]; g != nil && g.role == role {
+	for _, n := range slices.Sorted(maps.Keys(s.generations)) {
+		if g := s.generations[n]; g.ending {
 			list = append(list, g)
 		}
 	}

@@ -118,7 +118,8 @@ func (s *Supervisor) rollback() {
 	}
 	if h.gen != nil {
 		h.gen.keepSeat = keepSeat
-		s.end(h.gen, RoleFailed, h.record.Reason)
+		s.end(h.gen, RoleFailed, "its handoff failed at step "+h.record.Phase)
+		s.limitDraining()
 	}
 	if h.record.Restart && h.record.Phase == Opening.String() && s.first && len(s.bound) == 0 {
 		s.failure = h.cause // that is for somebody to look at, and no time will mend it
@@ -166,10 +167,10 @@ func (s *Supervisor) finish(outcome Outcome) {
 	}
 }
 
-// limitDraining kills the oldest of the generations that drain where there are more than may.
+// limitDraining kills the oldest of the generations that are being ended where there are more than may.
 func (s *Supervisor) limitDraining() {
-	draining, most := s.byRole(RoleDraining), s.plan.DrainGenerations
-	for _, g := range draining[:max(0, len(draining)-most)] {
+	ending, most := s.ending(), s.plan.DrainGenerations
+	for _, g := range ending[:max(0, len(ending)-most)] {
 		s.log.Warn("too many generations drain: killing the oldest", "generation", g.number, "limit", most)
 		g.killNow()
 	}

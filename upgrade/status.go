@@ -2,6 +2,7 @@ package upgrade
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -66,11 +67,10 @@ func (s *Supervisor) Status(ctx context.Context) (*Status, error) {
 			r.Steps, r.By = slices.Clone(r.Steps), slices.Clone(r.By)
 			st.Current = &r
 		}
-		for n := 1; n <= s.number; n++ {
-			if g := s.generations[n]; g != nil {
-				st.Generations = append(st.Generations, g.describe())
-				generations = append(generations, g)
-			}
+		for _, n := range slices.Sorted(maps.Keys(s.generations)) {
+			g := s.generations[n]
+			st.Generations = append(st.Generations, g.describe())
+			generations = append(generations, g)
 		}
 		bound = s.bound
 	})

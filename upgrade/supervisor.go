@@ -76,6 +76,7 @@ type Supervisor struct {
 	bound   []fdpass.Bound // its sockets, in its order
 	first   bool           // no generation has been live yet
 	failure error          // why Run ends, where it is not because somebody asked
+	killing bool           // nothing may drain any more
 
 	generations map[int]*generation // all that have a process, by number
 	live        *generation
@@ -248,8 +249,9 @@ func (s *Supervisor) refuse() {
 	s.waiting = nil
 }
 
-// halt ends every generation, in order or at once.
+// halt ends every generation, in order or at once. It is performed again for one that a step has started meanwhile.
 func (s *Supervisor) halt(now bool) {
+	s.killing = s.killing || now
 	if s.step != nil {
 		s.step.cancel()
 	}
@@ -263,7 +265,7 @@ func (s *Supervisor) halt(now bool) {
 	}
 	for _, g := range s.generations {
 		s.end(g, RoleDraining, "the supervisor is stopping")
-		if now {
+		if s.killing {
 			g.killNow()
 		}
 	}
