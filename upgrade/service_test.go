@@ -34,6 +34,8 @@ func TestMain(m *testing.M) {
 		r.Close()
 		w.Close()
 	}
+	// With the race detector, each of the processes would wait a second at its end, for reports of others.
+	os.Setenv("GORACE", "atexit_sleep_ms=0")
 	before := openFDs()
 	code := m.Run()
 	if code == 0 {
@@ -204,7 +206,7 @@ func (s *supervisor) plan() *upgrade.Plan {
 			path = "/nonexistent/service"
 		}
 		return &upgrade.Prepared{
-			Command: child.Command{Path: path, Env: []string{serviceEnv + "=" + mode, fmt.Sprintf("GENERATION=%d", generation)}},
+			Command: child.Command{Path: path, Env: []string{serviceEnv + "=" + mode, fmt.Sprintf("GENERATION=%d", generation), "GORACE=atexit_sleep_ms=0"}},
 			Ready:   func(notified <-chan struct{}) (child.Waiter, error) { return &child.NotifyReady{Ready: notified}, nil },
 		}, nil
 	}
