@@ -14,7 +14,7 @@ import (
 	"github.com/zddsupervisor/zddsupervisor/internal/control"
 )
 
-// A request of three seconds with a drain limit of one is cut, and said to be; with a limit of twenty it completes.
+// A request that takes three more seconds is cut with a drain limit of one, and said to be; with one of twenty it completes.
 func TestDrainLimit(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

@@ -110,12 +110,13 @@ func service(mode string) int {
 	if fault == "plain" {
 		return servePlain(listeners[0], manager, about, term)
 	}
+	stopping := make(chan struct{})
 	var all sync.WaitGroup
 	for _, l := range listeners {
 		all.Add(1)
 		go func() {
 			defer all.Done()
-			serveAll(l, about)
+			serveAll(l, about, stopping)
 		}()
 	}
 	if fault == "chatty" {
@@ -132,6 +133,7 @@ func service(mode string) int {
 		select {}
 	}
 	<-term
+	close(stopping)
 	for _, l := range listeners {
 		l.Close()
 	}
@@ -139,8 +141,9 @@ func service(mode string) int {
 	return 0
 }
 
-// serveAll answers every connection that it accepts, whatever happens: the service that finishes what it has begun.
-func serveAll(l net.Listener, about report) {
+// serveAll answers every connection that it accepts, whatever happens: the service that finishes what it has begun. A
+// request for /slow it answers three seconds after it was told to stop.
+func serveAll(l net.Listener, about report, stopping <-chan struct{}) {
 	var open sync.WaitGroup
 	defer open.Wait()
 	for {
@@ -161,6 +164,7 @@ func serveAll(l net.Listener, about report) {
 				return
 			}
 			if bytes.HasPrefix(buf[:n], []byte("GET /slow")) {
+				<-stopping
 				time.Sleep(3 * time.Second)
 			}
 			body, _ := json.Marshal(about)
