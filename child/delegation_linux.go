@@ -31,15 +31,19 @@ type Delegation struct {
 
 // OpenDelegation finds the cgroup that was delegated to this process and moves the
 // process into the leaf "supervisor" of it. It returns nil and no error where
-// nothing was delegated: without cgroup version 2 or systemd, or without Delegate=.
-// A second call, and a call by a later supervisor in the same place, find the same.
+// nothing was delegated, without cgroup version 2 or systemd, or without Delegate=,
+// and where the hierarchy may not be written to (ProtectControlGroups=). A second call, and a call by a later supervisor in the same place, find the same.
 func OpenDelegation() (*Delegation, error) {
 	d, err := findDelegation("/proc/self/cgroup", "/proc/self/mountinfo")
 	if d == nil || err != nil {
 		return nil, err
 	}
 	leaf := filepath.Join(d.path, supervisorLeaf)
-	if err := os.Mkdir(leaf, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+	switch err := os.Mkdir(leaf, 0o755); {
+	case err == nil, errors.Is(err, fs.ErrExist):
+	case errors.Is(err, unix.EROFS), errors.Is(err, fs.ErrPermission):
+		return nil, nil
+	default:
 		return nil, fmt.Errorf("make a cgroup for the supervisor: %w", err)
 	}
 	if err := writeCgroup(filepath.Join(leaf, "cgroup.procs"), strconv.Itoa(os.Getpid())); err != nil {

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/zddsupervisor/zddsupervisor/child"
+	"github.com/zddsupervisor/zddsupervisor/fdpass"
 )
 
 // patience is how long anything may take on the slowest of machines.
@@ -55,6 +56,7 @@ func helper(name string, env ...string) child.Command {
 var helpers = map[string]func(){
 	"spoil-signals":   spoilSignals,
 	"start-from-bad":  startFromBad,
+	"init":            asInit,
 	"limit-of-child":  limitOfChild,
 	"become":          become,
 	"end-main-thread": endMainThread,
@@ -122,6 +124,55 @@ func become() {
 	_, err = r.Run(ctx, child.Command{Path: "/bin/true", Limits: []child.Limit{{Resource: unix.RLIMIT_NOFILE, Cur: all, Max: all}}})
 	fmt.Println(err)
 }
+
+// asInit is process 1 and shows the pid that a child sees, its LISTEN_PID, and how
+// many orphans were waited for.
+func asInit() {
+	if os.Getpid() != 1 {
+		panic("not process 1")
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		panic(err)
+	}
+	if err := unix.Mount("proc", "/proc", "proc", 0, ""); err != nil {
+		panic(err)
+	}
+	r, err := child.NewReaper(child.ReaperOptions{})
+	if err != nil {
+		panic(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		panic(err)
+	}
+	c := sh("echo $$ $LISTEN_PID; " + quietDaemon + "; " + quietDaemon + "; exec sleep 1000")
+	c.Sockets = []child.NamedFD{{Name: "a", FD: fdpass.NewFD(null)}}
+	c.Notify = "/run/test/init"
+	p, err := r.Start(ctx, c)
+	if err != nil {
+		panic(err)
+	}
+	for {
+		if pids, err := p.Tree().Members(); err != nil {
+			panic(err)
+		} else if len(pids) == 3 {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if err := p.Tree().Kill(ctx); err != nil {
+		panic(err)
+	}
+	for r.Strays() < 2 {
+		time.Sleep(time.Millisecond)
+	}
+	fmt.Println(r.Strays())
+}
+
+// quietDaemon is a shell command that makes a daemon.
+const quietDaemon = "(setsid sleep 1000 > /dev/null 2>&1 &)"
 
 // limitOfChild shows its own limit of open files and that of a child.
 func limitOfChild() {

@@ -16,8 +16,9 @@ import (
 	"github.com/zddsupervisor/zddsupervisor/child"
 )
 
-// ready starts a command with a Waiter and waits, at most for limit.
-func ready(t testing.TB, r *child.Reaper, w child.Waiter, c child.Command, limit time.Duration) error {
+// ready starts a command with a Waiter and waits, at most for limit, or until
+// something has come about that makes further waiting pointless.
+func ready(t testing.TB, r *child.Reaper, w child.Waiter, c child.Command, limit time.Duration, until func(*child.Process) bool) error {
 	t.Helper()
 	if err := w.Prepare(&c); err != nil {
 		t.Fatal(err)
@@ -28,6 +29,20 @@ func ready(t testing.TB, r *child.Reaper, w child.Waiter, c child.Command, limit
 	p := start(t, r, c)
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
+	if until != nil {
+		late, lateNow := context.WithCancelCause(ctx)
+		ctx = late
+		watched := make(chan struct{})
+		go func() {
+			defer close(watched)
+			for !until(p) && ctx.Err() == nil {
+				time.Sleep(5 * time.Millisecond)
+			}
+			lateNow(context.DeadlineExceeded)
+		}()
+		defer func() { <-watched }()
+		defer lateNow(nil)
+	}
 	err := w.Wait(ctx, p)
 	for range 2 {
 		if err := w.Close(); err != nil {
@@ -47,7 +62,15 @@ func TestReady(t *testing.T) {
 	r := newReaper(t)
 	closed := make(chan struct{})
 	close(closed)
-	flag := filepath.Join(t.TempDir(), "ready")
+	dir := t.TempDir()
+	flag, tried, again, hangs := filepath.Join(dir, "ready"), filepath.Join(dir, "tried"), filepath.Join(dir, "again"), filepath.Join(dir, "hangs")
+	exists := func(file string) func(*child.Process) bool {
+		return func(*child.Process) bool {
+			_, err := os.Stat(file)
+			return err == nil
+		}
+	}
+	hasChild := func(p *child.Process) bool { return len(members(t, p)) > 1 }
 	notify := func(ready <-chan struct{}) child.Waiter { return &child.NotifyReady{Ready: ready} }
 	fd := func() child.Waiter { return &child.FDReady{} }
 	delay := func(d time.Duration) child.Waiter { return &child.DelayReady{Delay: d} }
@@ -61,12 +84,13 @@ func TestReady(t *testing.T) {
 		want   []string // in the error; nil for ready
 		exited bool
 		late   bool
+		until  func(*child.Process) bool
 	}{
 		"notify":             {waiter: notify(closed), script: "exec sleep 1000", limit: long},
 		"notify, exits":      {waiter: notify(nil), script: "exit 3", limit: long, exited: true, want: []string{"it ended before it was ready: exit status 3"}},
 		"notify, crashes":    {waiter: notify(nil), script: "kill -KILL $$", limit: long, exited: true, want: []string{"killed by SIGKILL"}},
 		"notify, late":       {waiter: notify(nil), script: "exec sleep 1000", limit: short, late: true, want: []string{"it was not ready after 1", "READY=1", `ready.by = "notify"`, "notify, fd, exec and delay"}},
-		"notify, shell":      {waiter: notify(nil), script: "sleep 1000; true", limit: short, late: true, want: []string{`the shell "sh"`, "put exec before"}},
+		"notify, shell":      {waiter: notify(nil), script: "sleep 1000; true", limit: long, until: hasChild, late: true, want: []string{`the shell "sh"`, "put exec before"}},
 		"notify, daemonizes": {waiter: notify(nil), script: "sleep 1000 & exit 0", limit: long, exited: true, want: []string{"exit status 0", "still run", "foreground"}},
 
 		"fd":              {waiter: fd(), script: `eval "echo >&$0"; exec sleep 1000`, limit: long},
@@ -82,14 +106,14 @@ func TestReady(t *testing.T) {
 
 		"exec":         {waiter: exec("test -e " + flag), script: "sleep 0.05; touch " + flag + "; exec sleep 1000", limit: long},
 		"exec, exits":  {waiter: exec("exit 1"), script: "sleep 0.05; exit 3", limit: long, exited: true, want: []string{"exit status 3"}},
-		"exec, late":   {waiter: exec("echo nothing; echo no luck today >&2; exit 9"), script: "exec sleep 1000", limit: 10 * short, late: true, want: []string{"the command sh", "exit status 9: no luck today", `ready.by = "exec"`}},
-		"exec, hangs":  {waiter: exec("echo waiting; sleep 1000"), script: "exec sleep 1000", limit: 5 * short, late: true, want: []string{"it is still running: waiting"}},
+		"exec, late":   {waiter: exec("[ -e " + tried + " ] && touch " + again + "; touch " + tried + "; echo nothing; echo no luck today >&2; exit 9"), script: "exec sleep 1000", limit: long, until: exists(again), late: true, want: []string{"the command sh", "exit status 9: no luck today", `ready.by = "exec"`}},
+		"exec, hangs":  {waiter: exec("echo waiting; touch " + hangs + "; sleep 1000"), script: "exec sleep 1000", limit: long, until: exists(hangs), late: true, want: []string{"it is still running: waiting"}},
 		"exec, killed": {waiter: exec("sleep 1000"), script: "sleep 0.05; exit 3", limit: long, exited: true, want: []string{"exit status 3"}},
 		"exec, absent": {waiter: &child.ExecReady{Reaper: r, Path: "/no/such"}, script: "exec sleep 1000", limit: long, want: []string{"the ready command: cannot start /no/such: no such file"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			err := ready(t, r, test.waiter, sh(test.script), test.limit)
+			err := ready(t, r, test.waiter, sh(test.script), test.limit, test.until)
 			if name == "fd, ready, gone" { // either may be seen first
 				var e *child.ExitedError
 				if err != nil && !errors.As(err, &e) {
@@ -199,7 +223,7 @@ func TestExecReadySurroundings(t *testing.T) {
 	c.Notify = "/run/test/ready"
 	c.Sockets = []child.NamedFD{{FD: listener(t)}}
 	w := &child.ExecReady{Reaper: r, Path: "sh", Args: []string{"sh", "-c", "env > out; pwd >> out"}}
-	if err := ready(t, r, w, c, long); err != nil {
+	if err := ready(t, r, w, c, long, nil); err != nil {
 		t.Fatal(err)
 	}
 	b, err := os.ReadFile(filepath.Join(dir, "out"))
@@ -223,7 +247,7 @@ func TestExecReadyOutput(t *testing.T) {
 	r := newReaper(t)
 	w := &child.ExecReady{Reaper: r, Path: "sh", Args: []string{"sh", "-c", "yes | head -c 1000000; sleep 5 & exit 0"}}
 	began := time.Now()
-	if err := ready(t, r, w, sh("exec sleep 1000"), long); err != nil {
+	if err := ready(t, r, w, sh("exec sleep 1000"), long, nil); err != nil {
 		t.Fatal(err)
 	}
 	if d := time.Since(began); d > 5*time.Second {

@@ -89,7 +89,7 @@ func TestManyEndAtOnce(t *testing.T) {
 	defer read.Close()
 	gate := dup(t, read)
 	var all []*child.Process
-	for range 50 {
+	for range 30 {
 		c := sh("read line; exit 7")
 		c.Stdin = gate
 		all = append(all, start(t, r, c))
@@ -239,7 +239,7 @@ func TestFailedStartsLeaveNothing(t *testing.T) {
 	}
 	fd := listener(t)
 	var before int
-	for i := range 60 {
+	for i := range 30 {
 		if i == 10 { // what the runtime opens on first use is open by now
 			before = len(openFiles())
 		}
@@ -289,6 +289,26 @@ func TestRunIsCancelled(t *testing.T) {
 	}
 	// The orphan is init's to wait for.
 	waitFor(t, "the command's child to be dead", func() bool { s := state(t, pid); return s == "" || s == "Z" })
+}
+
+// As process 1 of a container, everybody's orphans are ours anyway.
+func TestAsInit(t *testing.T) {
+	needRoot(t)
+	t.Parallel()
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = []string{helperVar + "=init", "PATH=" + os.Getenv("PATH")}
+	cmd.SysProcAttr = &unix.SysProcAttr{Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	var sees, told, strays int
+	if n, err := fmt.Sscan(string(out), &sees, &told, &strays); n != 3 {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if sees == 1 || sees != told || strays < 1 {
+		t.Errorf("the child sees the pid %d, LISTEN_PID is %d, and %d strays were waited for", sees, told, strays)
+	}
 }
 
 // children are the children of this process, zombies too.

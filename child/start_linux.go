@@ -59,10 +59,6 @@ func (r *Reaper) Start(ctx context.Context, c Command) (*Process, error) {
 // launch starts a shim and sees it through. Unless it becomes its program, it has
 // been waited for when launch returns, and the process is good for its Exit only.
 func (r *Reaper) launch(ctx context.Context, c *Command, files []uintptr, spec *shim.Spec) (*Process, *shim.Report, error) {
-	encoded, err := shim.Encode(spec)
-	if err != nil {
-		return nil, &shim.Report{Stage: shim.StageExec, Errno: err.(syscall.Errno)}, nil
-	}
 	ours, theirs, err := socketPair()
 	if err != nil {
 		return nil, nil, err
@@ -75,9 +71,8 @@ func (r *Reaper) launch(ctx context.Context, c *Command, files []uintptr, spec *
 	}
 	if c.Cgroup != nil && !born {
 		spec.Cgroup = c.Cgroup.procsFile()
-		encoded, _ = shim.Encode(spec)
 	}
-	report, err := converse(ctx, ours, encoded)
+	report, err := converse(ctx, ours, spec)
 	if report == nil && err == nil {
 		return p, nil, nil
 	}
@@ -93,10 +88,15 @@ func (r *Reaper) launch(ctx context.Context, c *Command, files []uintptr, spec *
 
 // converse gives the spec to a shim and listens until it closes the socket, which
 // exec does too.
-func converse(ctx context.Context, socket *os.File, spec []byte) (*shim.Report, error) {
+func converse(ctx context.Context, socket *os.File, spec *shim.Spec) (*shim.Report, error) {
+	encoded, err := shim.Encode(spec)
+	if err != nil {
+		// Of what is too long for it, the kernel would say the same.
+		return &shim.Report{Stage: shim.StageExec, Errno: err.(syscall.Errno)}, nil
+	}
 	stop := cancelIO(ctx, socket.SetDeadline)
 	defer stop()
-	_, writeErr := socket.Write(spec)
+	_, writeErr := socket.Write(encoded)
 	// Also after an error, since the shim may have said why it reads no further.
 	said, readErr := io.ReadAll(io.LimitReader(socket, shim.MaxReports+1))
 	if err := errors.Join(writeErr, readErr); errors.Is(err, os.ErrDeadlineExceeded) {
