@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/zddsupervisor/zddsupervisor/internal/suggest"
 )
 
 // ParseSpec reads the text form of a spec, "[NAME=]SPEC[?OPTION=VALUE&...]",
@@ -69,7 +71,7 @@ func (s *Spec) parseAddress(text string) (bad *SpecError) {
 		s.Network = network
 		return s.parseKnown(address)
 	case ok && strings.HasPrefix(address, "//"):
-		return wrong("", "unknown network %q%s; it is one of %s", network, didYouMean(network, networks()), strings.Join(networks(), ", "))
+		return wrong("", "unknown network %q%s; it is one of %s", network, suggest.DidYouMean(network, networks()), strings.Join(networks(), ", "))
 	default:
 		s.Network, s.Address = TCP, text
 		return nil
@@ -114,7 +116,7 @@ func (s *Spec) parseOptions(query string) *SpecError {
 		case part == "":
 			return wrong("", "there is an empty option after '?' or '&'")
 		case i < 0:
-			return wrong(name, "unknown option %q%s", name, didYouMean(name, names))
+			return wrong(name, "unknown option %q%s", name, suggest.DidYouMean(name, names))
 		case seen[name]:
 			return wrong(name, "option %q is given twice", name)
 		}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/zddsupervisor/zddsupervisor/internal/suggest"
 )
 
 // A SpecError tells what is wrong with one spec.
@@ -49,7 +51,7 @@ func (s Spec) validate() *SpecError {
 
 func (s Spec) checkNetwork() *SpecError {
 	if !slices.Contains(networks(), s.Network) {
-		return wrong("", "unknown network %q%s; it is one of %s", s.Network, didYouMean(s.Network, networks()), strings.Join(networks(), ", "))
+		return wrong("", "unknown network %q%s; it is one of %s", s.Network, suggest.DidYouMean(s.Network, networks()), strings.Join(networks(), ", "))
 	}
 	return nil
 }
@@ -87,7 +89,7 @@ func (s Spec) checkMode() *SpecError {
 	case Steered:
 		return wrong("mode", "option \"mode\": steered sockets are not supported; use %q", Shared)
 	}
-	return wrong("mode", "option \"mode\": %q is not a mode%s%s; use %q", s.Mode, didYouMean(string(s.Mode), []string{string(Shared)}), modeHint("mode", string(s.Mode)), Shared)
+	return wrong("mode", "option \"mode\": %q is not a mode%s%s; use %q", s.Mode, suggest.DidYouMean(string(s.Mode), []string{string(Shared)}), modeHint("mode", string(s.Mode)), Shared)
 }
 
 // checkFit refuses options that mean nothing for the kind of socket.
@@ -172,4 +174,13 @@ func (s Spec) checkUnix() *SpecError {
 		return wrong("", "the path %q is that of a directory", name)
 	}
 	return nil
+}
+
+// modeHint helps with the one option whose name means something else in
+// systemd and elsewhere.
+func modeHint(option, value string) string {
+	if option == "mode" && isNumber(value) {
+		return fmt.Sprintf(" (did you mean permissions=%s?)", value)
+	}
+	return ""
 }

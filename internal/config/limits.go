@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/zddsupervisor/zddsupervisor/internal/suggest"
 )
 
 // limits are the names of resource limits, without the "Limit" of systemd and
@@ -51,7 +53,7 @@ func setLimit(c *draft, v value) error {
 		}
 		resource, ok := limits()[name]
 		if !ok {
-			return fmt.Errorf("there is no limit %q%s; there are %s", name, didYouMean(name, limitNames()), strings.Join(limitNames(), ", "))
+			return fmt.Errorf("there is no limit %q%s; there are %s", name, suggest.DidYouMean(name, limitNames()), strings.Join(limitNames(), ", "))
 		}
 		softText, hardText, two := strings.Cut(text, ":")
 		if !two {

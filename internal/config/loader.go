@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/zddsupervisor/zddsupervisor/fdpass"
+	"github.com/zddsupervisor/zddsupervisor/internal/suggest"
 )
 
 // A draft is a configuration that is being put together.
@@ -130,11 +131,11 @@ func (l *loader) entry(e entry) {
 		}
 	case !known && e.typ == tomlTable:
 		l.refused = name
-		l.report(at, "", "unknown table [%s]%s", name, didYouMean(name, l.tables()))
+		l.report(at, "", "unknown table [%s]%s", name, suggest.DidYouMean(name, l.tables()))
 	case !known && slices.Contains(l.tables(), name):
 		l.report(at, name, "is %s, but must be a table: write [%s] before its keys", e.typ, name)
 	case !known:
-		l.report(at, "", "unknown key %q%s", name, didYouMean(name, l.names()))
+		l.report(at, "", "unknown key %q%s", name, suggest.DidYouMean(name, l.names()))
 	case key.Kind.table() || !key.Kind.accepts(e.typ):
 		l.report(at, name, "is %s, but must be %s", e.typ, key.Kind.form())
 	case e.wrong != "":

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/zddsupervisor/zddsupervisor/child"
+	"github.com/zddsupervisor/zddsupervisor/internal/suggest"
 	"github.com/zddsupervisor/zddsupervisor/systemd"
 )
 
@@ -109,7 +110,7 @@ func choice[T ~string](field func(*draft) *T, words ...T) setter {
 			for i, w := range words {
 				known[i] = string(w)
 			}
-			return fmt.Errorf("%q is not one of %q%s", word, known, didYouMean(v.texts[0], known))
+			return fmt.Errorf("%q is not one of %q%s", word, known, suggest.DidYouMean(v.texts[0], known))
 		}
 		*field(c) = word
 		return nil

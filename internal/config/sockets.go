@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/zddsupervisor/zddsupervisor/fdpass"
+	"github.com/zddsupervisor/zddsupervisor/internal/suggest"
 )
 
 // A socketText is a socket before its text is read: the one of a flag, or a
@@ -64,7 +65,7 @@ func (l *loader) socketEntry(e entry) {
 	key, known := keyNamed(l.keys, e.name())
 	switch {
 	case !known:
-		l.report(at, "", "unknown key %q in a [[socket]]%s", strings.TrimPrefix(e.name(), socketTable+"."), didYouMean(e.name(), l.names()))
+		l.report(at, "", "unknown key %q in a [[socket]]%s", strings.TrimPrefix(e.name(), socketTable+"."), suggest.DidYouMean(e.name(), l.names()))
 	case !key.Kind.accepts(e.typ):
 		l.report(at, e.name(), "is %s, but must be %s", e.typ, key.Kind.form())
 	case e.parts[1] == "listen":
