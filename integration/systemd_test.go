@@ -66,7 +66,6 @@ func TestFailedReload(t *testing.T) {
 		{"cannot be executed", bad(servicePath, "/etc/hostname-file"), "/etc/hostname-file"},
 		{"has no interpreter", bad(servicePath, "/usr/local/bin/script"), "/usr/local/bin/script"},
 		{"never gets ready", strings.Replace(config("-never-ready"), `timeout = "20s"`, `timeout = "1s"`, 1), "ready"},
-		{"closes its sockets", config("-close-sockets"), "socket"},
 		{"daemonizes", config("-daemonize"), "exit status 0"},
 		{"is not configured right", bad("[drain]", "[brain]"), configPath},
 	}
@@ -115,6 +114,27 @@ func TestFailedReload(t *testing.T) {
 		result := l.stop()
 		if j := result.Judge(l.handoffs); j.Verdict != load.Clean {
 			t.Errorf("%s\n%s", j, result)
+		}
+	})
+}
+
+// TestClosedSockets deploys a version that says it is ready and has closed its sockets: nobody would ever answer, and nothing but a look at its
+// descriptors tells.
+func TestClosedSockets(t *testing.T) {
+	onEach(t, func(t *testing.T, m *testMachine) {
+		s := supervise(t, m, config("-version=1"))
+		s.must("systemctl", "start", unitName)
+		live := s.live()
+		s.write(configPath, config("-version=2", "-close-sockets"))
+		if r := s.reload(); r.Status == 0 {
+			t.Errorf("the reload succeeded: %s", r)
+		}
+		s.expect("after the reload", map[string]string{"ActiveState": "active", "ReloadResult": "exit-code", "NRestarts": "0"})
+		if got := s.live(); got != live {
+			t.Errorf("pid %d is live, before it was %d", got, live)
+		}
+		if got := s.answers(); got != "1" {
+			t.Errorf("version %q answers", got)
 		}
 	})
 }
@@ -208,6 +228,29 @@ func TestSlowStart(t *testing.T) {
 		}
 		s.expect("after a slow reload", map[string]string{"ActiveState": "active", "ReloadResult": "success", "NRestarts": "0"})
 		if got := s.answers(); got != "2" {
+			t.Errorf("version %q answers", got)
+		}
+	})
+}
+
+// TestWatchdog shows that systemd hears from the supervisor while a handoff takes long, and that it is replaced if it hangs.
+func TestWatchdog(t *testing.T) {
+	onEach(t, func(t *testing.T, m *testMachine) {
+		s := supervise(t, m, config("-version=1"))
+		s.unit(unitName, s.must(supervisorPath, "unit", "--config", configPath)+"\n[Service]\nWatchdogSec=2s\nWatchdogSignal=SIGKILL\n")
+		s.must("systemctl", "start", unitName)
+		s.write(configPath, config("-version=2", "-ready-after=5s"))
+		if r := s.reload(); r.Status != 0 {
+			t.Errorf("reload: %s", r)
+		}
+		s.expect("after a reload that took longer than the watchdog waits", map[string]string{"ActiveState": "active", "NRestarts": "0"})
+
+		s.write(configPath, config("-version=3"))
+		s.must("systemctl", "kill", "--signal=STOP", "--kill-whom=main", unitName)
+		s.eventually("it was started again", func() bool {
+			return s.show(unitName, "NRestarts") == "1" && s.show(unitName, "ActiveState") == "active"
+		})
+		if got := s.answers(); got != "3" {
 			t.Errorf("version %q answers", got)
 		}
 	})

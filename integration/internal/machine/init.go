@@ -24,6 +24,14 @@ func (p plan) encode() (string, error) {
 	return string(b), err
 }
 
+// The death signal that Boot asks for belongs to the first thread (prctl(2)), and so is lost if another one calls exec. Locked here,
+// before any goroutine can move, the main goroutine stays on the first. Namespaces belong to threads, too.
+func init() {
+	if os.Getenv(initEnv) != "" {
+		runtime.LockOSThread()
+	}
+}
+
 // Init turns the process into systemd if it was started as the first process of a machine, and then does not return. Otherwise it does
 // nothing. It belongs at the top of the TestMain of a test that boots machines.
 func Init() {
@@ -42,8 +50,6 @@ func Init() {
 
 // become sets the machine up around this process and executes systemd. It returns only on error.
 func (p plan) become() error {
-	// Namespaces belong to threads. The one that calls exec is the one that is left.
-	runtime.LockOSThread()
 	if err := unix.Unshare(unix.CLONE_NEWCGROUP); err != nil {
 		return os.NewSyscallError("unshare", err)
 	}
