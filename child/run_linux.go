@@ -2,6 +2,7 @@ package child
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -10,8 +11,9 @@ import (
 // hangs in the kernel takes longer.
 const killPatience = 10 * time.Second
 
-// Run starts a process and blocks until it has ended. When ctx ends first, its
-// whole tree is killed and the error is the cause of ctx's end, wrapped. An exit
+// Run starts a process and blocks until it has ended. What it leaves of its tree
+// is killed. When ctx ends first, the whole tree is, and the error is the cause
+// of ctx's end, wrapped. An exit
 // status other than 0 is not an error. A program that cannot be run is an
 // *ExecError.
 func (r *Reaper) Run(ctx context.Context, c Command) (Exit, error) {
@@ -22,13 +24,14 @@ func (r *Reaper) Run(ctx context.Context, c Command) (Exit, error) {
 	defer p.Close()
 	select {
 	case <-p.Done():
-		return p.Exit(), nil
+		err = nil
 	case <-ctx.Done():
+		err = fmt.Errorf("run %s: %w", c.Path, context.Cause(ctx))
 	}
 	killCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killPatience)
 	defer cancel()
-	if err := p.Tree().Kill(killCtx); err != nil {
-		return Exit{}, fmt.Errorf("run %s: %w, and then: %w", c.Path, context.Cause(ctx), err)
+	if killed := p.Tree().Kill(killCtx); killed != nil {
+		return Exit{}, errors.Join(err, fmt.Errorf("end what %s has left: %w", c.Path, killed))
 	}
-	return p.Exit(), fmt.Errorf("run %s: %w", c.Path, context.Cause(ctx))
+	return p.Exit(), err
 }

@@ -11,12 +11,14 @@ import (
 
 // scan finds the living members, by pid, and remembers them.
 func (t *Tree) scan() ([]procID, error) {
+	// Also around the snapshot, so that an older one cannot take the place of a
+	// newer one in seen.
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	all, err := snapshot()
 	if err != nil {
 		return nil, err
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
 
 	f := family{all: all, in: make(map[int]bool)}
 	var born []int // in the cgroup
@@ -146,8 +148,15 @@ func (t *Tree) Contains(pid int) bool {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	known := make(map[int]procStat)
 	look := func(pid int) (procStat, bool) {
+		if st, ok := known[pid]; ok {
+			return st, true
+		}
 		st, err := readStat(pid)
+		if err == nil {
+			known[pid] = st
+		}
 		return st, err == nil
 	}
 	for range maxDepth {
