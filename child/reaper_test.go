@@ -133,9 +133,8 @@ func TestStrays(t *testing.T) {
 	out := newOutput(t)
 	c := sh("(setsid sh -c 'echo $$; exec sleep 1000' &)")
 	c.Stdout = out.write
-	exit, err := r.Run(t.Context(), c)
-	if err != nil || !exit.Success() {
-		t.Fatal(exit, err)
+	if exit := waitDone(t, start(t, r, c)); !exit.Success() {
+		t.Fatal(exit)
 	}
 	orphan, err := strconv.Atoi(out.line(t))
 	if err != nil {
@@ -151,6 +150,34 @@ func TestStrays(t *testing.T) {
 	if _, err := os.Stat(fmt.Sprintf("/proc/%d", orphan)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("it is still there: %v", err)
 	}
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What a command leaves of its tree does not outlive Run.
+func TestRunLeavesNothing(t *testing.T) {
+	if !alone(t) {
+		return
+	}
+	r, err := child.NewReaper(child.ReaperOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := newOutput(t)
+	c := sh("sleep 1000 & echo $!")
+	c.Stdout = out.write
+	if exit, err := r.Run(t.Context(), c); err != nil || !exit.Success() {
+		t.Fatal(exit, err)
+	}
+	left, err := strconv.Atoi(out.line(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "what it left to be gone", func() bool {
+		_, err := os.Stat(fmt.Sprintf("/proc/%d", left))
+		return errors.Is(err, os.ErrNotExist)
+	})
 	if err := r.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"golang.org/x/sys/unix"
 
@@ -38,6 +41,7 @@ type generation struct {
 	number  int
 	release string
 	bound   []fdpass.Bound // the sockets that it was given
+	inodes  []uint64       // theirs, in the same order
 	plan    *Plan          // that it was started from
 
 	process  *child.Process
@@ -50,7 +54,8 @@ type generation struct {
 
 	role     Role
 	said     bool   // notified is closed
-	status   string // its last STATUS=
+	stopping bool   // it has said STOPPING=1
+	status   string // its last STATUS=, without control characters
 	started  time.Time
 	ready    time.Time      // when it said so; zero until then
 	lived    time.Time      // when it became live; zero until then
@@ -65,6 +70,10 @@ type generation struct {
 // start starts the generation's process. It blocks until the service was executed or could not be; then nothing is
 // left of it.
 func (g *generation) start(ctx context.Context, o Options, prepared *Prepared, sockets []child.NamedFD) (err error) {
+	// Somebody may have removed it, with the control socket in it; the service must come up all the same.
+	if err := os.MkdirAll(o.RuntimeDirectory, 0o755); err != nil {
+		return fmt.Errorf("make the runtime directory: %w", err)
+	}
 	g.receiver, err = systemd.Listen(notifyPath(o.RuntimeDirectory, g.number), 0o666)
 	if err != nil {
 		return fmt.Errorf("make the notify socket of generation %d: %w", g.number, err)
@@ -127,8 +136,9 @@ func (s *Supervisor) listen(g *generation) {
 			return
 		}
 		if m.Sender.PID != g.process.Pid() && !tree.Contains(m.Sender.PID) {
+			// Who has ended already cannot be told from a stranger.
 			if strangers++; strangers == 1 { // once: a stranger must not be able to fill the log
-				s.log.Warn("a process outside the generation wrote to its notify socket; it is ignored",
+				s.log.Warn("a process that is not of the generation, or has ended already, wrote to its notify socket; it is ignored",
 					"generation", g.number, "pid", m.Sender.PID, "uid", m.Sender.UID)
 			}
 		} else {
@@ -143,7 +153,7 @@ func (s *Supervisor) listen(g *generation) {
 // notified takes in what a generation says about itself.
 func (s *Supervisor) notified(g *generation, n systemd.Notification) {
 	if n.HasStatus {
-		g.status = n.Status
+		g.status = strings.Map(printable, n.Status)
 	}
 	if n.ExtendTimeout > 0 {
 		switch {
@@ -160,9 +170,18 @@ func (s *Supervisor) notified(g *generation, n systemd.Notification) {
 	if n.Watchdog && g.watchdog != nil {
 		g.watchdog.Reset(g.plan.Watchdog)
 	}
-	if n.Stopping && g.role == RoleLive {
+	if n.Stopping && g.role == RoleLive && !g.stopping {
+		g.stopping = true
 		s.log.Warn("the live generation says that it is stopping", "generation", g.number)
 	}
+}
+
+// printable replaces what must not reach a terminal.
+func printable(r rune) rune {
+	if unicode.IsControl(r) {
+		return ' '
+	}
+	return r
 }
 
 // guard begins to expect WATCHDOG=1 from a generation that has become live.
@@ -170,14 +189,17 @@ func (s *Supervisor) guard(g *generation) {
 	if g.plan.Watchdog <= 0 {
 		return
 	}
+	sig := unix.SIGABRT // leaves a core to look at, where the service does not catch it
 	g.watchdog = time.AfterFunc(g.plan.Watchdog, func() {
 		s.post(func() {
 			if g.role != RoleLive {
 				return
 			}
-			s.log.Error("the live generation did not say WATCHDOG=1 in time: aborting it", "generation", g.number,
-				"limit", g.plan.Watchdog.String())
-			g.process.Signal(unix.SIGABRT)
+			s.log.Error("the live generation did not say WATCHDOG=1 in time: ending it", "generation", g.number,
+				"limit", g.plan.Watchdog.String(), "signal", unix.SignalName(sig))
+			g.process.Signal(sig)
+			sig = unix.SIGKILL // if that has not helped in the same time again
+			g.watchdog.Reset(g.plan.Watchdog)
 		})
 	})
 }
@@ -187,10 +209,10 @@ func (s *Supervisor) exited(g *generation) {
 	exit := g.process.Exit()
 	switch {
 	case g == s.live:
-		s.log.Error("the live generation ended by itself", "generation", g.number, "pid", g.process.Pid(), "with", exit.String())
+		s.log.Error("the live generation ended by itself", "generation", g.number, "pid", g.process.Pid(), "how", exit.String())
 		s.restarts.lived(time.Since(g.lived))
 		s.live, s.orphan, g.keepSeat = nil, g.number, true
-		s.end(g, RoleCrashed, "its main process ended with "+exit.String())
+		s.end(g, RoleCrashed, "its main process ended ("+exit.String()+")")
 		s.limitDraining()
 		s.fire(LiveExited)
 	case s.hand != nil && g == s.hand.gen && g.role == RoleNew:
@@ -202,7 +224,7 @@ func (s *Supervisor) exited(g *generation) {
 // earlyExit says that a generation ended before it was live, and what usually lies behind it.
 func (g *generation) earlyExit() string {
 	exit := g.process.Exit()
-	text := fmt.Sprintf("generation %d ended with %s after %s, before it was ready", g.number, exit, time.Since(g.started).Round(10*time.Millisecond))
+	text := fmt.Sprintf("generation %d ended (%s) after %s, before it was ready", g.number, exit, time.Since(g.started).Round(10*time.Millisecond))
 	switch {
 	case exit.Signal != 0:
 		return text

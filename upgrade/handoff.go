@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/zddsupervisor/zddsupervisor/fdpass"
@@ -15,7 +16,8 @@ type handoff struct {
 	tickets []*ticket     // who waits for it; none if the service is only started again
 	joined  chan struct{} // closed when it need not hold any longer
 
-	plan     *Plan // nil until it is resolved
+	read     uint64 // when it began to read the configuration, see bootTicks; 0 until then, and if it does not read it
+	plan     *Plan  // nil until it is resolved
 	prepared *Prepared
 	bound    []fdpass.Bound // the sockets of the new generation
 	fresh    []fdpass.Bound // those of them that were opened for it
@@ -32,13 +34,22 @@ func (s *Supervisor) begin() {
 		s.tell(s.opts.Manager.Reloading("handing off"))
 	}
 	for _, t := range s.waiting {
-		h.tickets = append(h.tickets, t)
-		h.record.By = append(h.record.By, t.request.By)
+		h.add(t)
 		if !t.request.Signal {
 			h.holdNoLonger()
 		}
 	}
 	s.waiting = nil
+}
+
+// add makes a request one of those that the handoff answers.
+func (h *handoff) add(t *ticket) {
+	if t.steps != nil {
+		h.tickets = append(h.tickets, t)
+	}
+	if !slices.Contains(h.record.By, t.request.By) {
+		h.record.By = append(h.record.By, t.request.By)
+	}
 }
 
 func (h *handoff) holdNoLonger() {
@@ -143,6 +154,9 @@ func (s *Supervisor) finish(outcome Outcome) {
 	r := &h.record
 	r.Outcome, r.Took = outcome, time.Since(r.Began)
 	s.last = r
+	if h.read != 0 {
+		s.lastAsked, s.lastRead = r, h.read
+	}
 	log := s.log.With("handoff", r.Handoff, "took", r.Took.Round(time.Microsecond).String())
 	var status string
 	if outcome == OutcomeDone {

@@ -3,7 +3,10 @@ package upgrade
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Outcome is how a handoff ended.
@@ -63,12 +66,28 @@ type Progress struct {
 type Request struct {
 	By     string // who asks, for the record: "uid 0", "signal"
 	Signal bool   // it came as a signal, and another request that belongs to it may follow
+
+	// Since is when who asks was started, in clock ticks since boot as /proc/PID/stat has it; 0 if that is not known. What
+	// they want is at least as old. A handoff that has read the configuration later than that is the answer to the request,
+	// even if it began before the request came, or is over: systemd 253 to 258 send a reload signal and then start the
+	// command that asks.
+	Since uint64
+}
+
+// bootTicks is now in the unit and with the origin of Request.Since.
+func bootTicks() uint64 {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
+		return 0
+	}
+	const perSecond = 100 // USER_HZ, the same on every Linux that Go runs on
+	return uint64(ts.Nano()) / (uint64(time.Second) / perSecond)
 }
 
 // A ticket is a request and how it gets its answer.
 type ticket struct {
 	request Request
-	steps   chan Progress // closed with the answer
+	steps   chan Progress // closed with the answer; nil if nobody waits for one
 	record  *Record       // set before steps is closed
 	err     error         // likewise
 }
@@ -83,7 +102,7 @@ const progressRoom = 64
 // The error is *HandoffError, ErrStopping or the context's.
 func (s *Supervisor) Reload(ctx context.Context, r Request, progress func(Progress)) (*Record, error) {
 	t := &ticket{request: r, steps: make(chan Progress, progressRoom)}
-	if !s.post(func() { s.waiting = append(s.waiting, t); s.fire(ReloadAsked) }) {
+	if !s.post(func() { s.take(t) }) {
 		return nil, ErrStopping
 	}
 	for {
@@ -110,11 +129,28 @@ func (s *Supervisor) Reload(ctx context.Context, r Request, progress func(Progre
 
 // Ask asks for a handoff like Reload, and does not wait for it.
 func (s *Supervisor) Ask(r Request) error {
-	t := &ticket{request: r, steps: make(chan Progress, progressRoom)}
-	if !s.post(func() { s.waiting = append(s.waiting, t); s.fire(ReloadAsked) }) {
+	if !s.post(func() { s.take(&ticket{request: r}) }) {
 		return ErrStopping
 	}
 	return nil
+}
+
+// take takes a request. One that nobody waits for is not kept beside another like it: however many come, they are few.
+func (s *Supervisor) take(t *ticket) {
+	// Both are rounded down, so only a later tick is surely later.
+	servedBy := func(read uint64) bool { return t.request.Since != 0 && read > t.request.Since }
+	switch h := s.hand; {
+	case h != nil && servedBy(h.read):
+		h.add(t)
+		return
+	case h == nil && s.state.Phase == Idle && servedBy(s.lastRead):
+		t.answer(s.lastAsked, nil)
+		return
+	}
+	if t.steps != nil || !slices.ContainsFunc(s.waiting, func(w *ticket) bool { return w.steps == nil && w.request == t.request }) {
+		s.waiting = append(s.waiting, t)
+	}
+	s.fire(ReloadAsked)
 }
 
 // Stop asks for an orderly end: every generation drains. It does not wait for that; Run returns after it.
@@ -129,7 +165,9 @@ func (t *ticket) answer(r *Record, err error) {
 		err = &HandoffError{Record: *r}
 	}
 	t.record, t.err = r, err
-	close(t.steps)
+	if t.steps != nil {
+		close(t.steps)
+	}
 }
 
 // tell reports a step. Who does not keep up misses some of them, and holds nobody up.

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/zddsupervisor/zddsupervisor/child"
 	"github.com/zddsupervisor/zddsupervisor/fdpass"
@@ -127,6 +130,9 @@ func (s *Supervisor) hold(ctx context.Context, h *handoff) work {
 
 func (s *Supervisor) resolve(h *handoff) work {
 	plan, load, number := h.plan, s.opts.Load, s.number+1
+	if plan == nil {
+		h.read = bootTicks()
+	}
 	return func() (func(), error) {
 		var err error
 		if plan == nil {
@@ -159,7 +165,7 @@ func (s *Supervisor) check(parent context.Context, h *handoff) work {
 		case err != nil:
 			return nil, fmt.Errorf("the check command: %w", err)
 		case !exit.Success():
-			return nil, fmt.Errorf("the check command %s ended with %s; its output says why", check.Path, exit)
+			return nil, fmt.Errorf("the check command %s ended (%s); its output says why", check.Path, exit)
 		}
 		return nil, nil
 	}
@@ -209,6 +215,11 @@ func (s *Supervisor) start(ctx context.Context, h *handoff) work {
 				return nil, fmt.Errorf("socket %s: %w", b.Spec.FDName(), err)
 			}
 			seats = append(seats, child.NamedFD{Name: b.Spec.FDName(), FD: fd})
+			var st unix.Stat_t
+			if err := unix.Fstat(fd.Raw(), &st); err != nil {
+				return nil, os.NewSyscallError("fstat", err)
+			}
+			g.inodes = append(g.inodes, st.Ino)
 		}
 		if err := g.start(ctx, s.opts, prepared, seats); err != nil {
 			return nil, err
@@ -237,9 +248,29 @@ func (s *Supervisor) warm(parent context.Context, h *handoff, st *step) work {
 			err = errors.New(g.earlyExit())
 		} else if err != nil {
 			err = fmt.Errorf("generation %d: %w", g.number, err)
+		} else {
+			err = s.holdsItsSockets(g)
 		}
 		return func() { g.ready = time.Now() }, err
 	}
+}
+
+// holdsItsSockets looks whether a generation that says it is ready can be: clients of one that has closed its sockets
+// would wait for ever. One that has closed some of them is told of in the log.
+func (s *Supervisor) holdsItsSockets(g *generation) error {
+	held, known, err := g.process.Tree().Holds(g.inodes)
+	if err != nil || !known || len(held) == 0 {
+		return err
+	}
+	if !slices.Contains(held, true) {
+		return fmt.Errorf("generation %d says that it is ready, but has closed the sockets that it was given (they are its descriptors from 3 on)", g.number)
+	}
+	for i, ok := range held {
+		if !ok {
+			s.log.Warn("the new generation has closed a socket: nobody accepts from it", "generation", g.number, "socket", g.bound[i].Spec.FDName())
+		}
+	}
+	return nil
 }
 
 func (s *Supervisor) cut(h *handoff) work {

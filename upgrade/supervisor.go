@@ -44,7 +44,7 @@ type Options struct {
 	Manager Manager                 // never nil; a *systemd.Notifier that is nil inside does nothing
 	Log     *slog.Logger            // nil for nobody
 
-	// RuntimeDirectory is where each generation's notify socket is made. It must exist.
+	// RuntimeDirectory is where each generation's notify socket is made.
 	RuntimeDirectory string
 	// FailFast ends Run with ErrFirstStart if the first generation does not get ready, instead of trying again.
 	FailFast bool
@@ -83,13 +83,15 @@ type Supervisor struct {
 	number      int // the newest generation's
 	orphan      int // the generation that crashed on its seat, which its replacement takes; 0 if none
 
-	hand     *handoff // what is under way, or nil
-	step     *step    // the step of it that runs, or nil
-	waiting  []*ticket
-	handoffs int // how many have begun
-	last     *Record
-	restarts backoff
-	leaving  []departure // seats to give up once no step uses the sockets
+	hand      *handoff // what is under way, or nil
+	step      *step    // the step of it that runs, or nil
+	waiting   []*ticket
+	handoffs  int // how many have begun
+	last      *Record
+	lastAsked *Record // the last that somebody asked for
+	lastRead  uint64  // when that one read the configuration, see bootTicks
+	restarts  backoff
+	leaving   []departure // seats to give up once no step uses the sockets
 }
 
 // New returns a supervisor that does nothing until Run is called.
@@ -217,6 +219,9 @@ func (s *Supervisor) fire(e Event) {
 		return
 	}
 	s.state = to
+	if from.Phase == Idle && to.Phase != Idle {
+		s.extend() // the manager's limit may be shorter than the time to the next tick
+	}
 	if from != to {
 		s.log.Debug("transition", "from", from.String(), "to", to.String(), "event", e.String(), "action", action.String())
 	}

@@ -1,19 +1,16 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"runtime/debug"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"github.com/zddsupervisor/zddsupervisor/child"
 	"github.com/zddsupervisor/zddsupervisor/fdpass"
@@ -30,7 +27,8 @@ func runCommand() *cobra.Command {
 		Short: "Supervise a service",
 		Long: `Opens the sockets, starts the service with them, and supervises it until it is told to stop.
 
-Signals: HUP hands off to a new version, started from the configuration as it is then;
+Signals: HUP hands off to a new version, started from the configuration as it is then (a terminal
+that is closed sends it too);
 TERM and INT stop in order: the service drains; QUIT stops at once: it is killed;
 USR1 writes the status to the log.
 
@@ -43,9 +41,8 @@ Exit status: 0 stopped as asked; 1 it could not be started, or with --fail-fast 
 	config.AddFlags(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		// Before anything else: a reload that comes early must not end the supervisor.
-		signals := make(chan os.Signal, 16)
-		signal.Notify(signals, unix.SIGHUP, unix.SIGTERM, unix.SIGINT, unix.SIGQUIT, unix.SIGUSR1, unix.SIGCONT, unix.SIGPIPE)
-		defer signal.Stop(signals)
+		signals := listenForSignals()
+		defer signals.close()
 		source, err := newSource(path, cmd.Flags(), args)
 		if err != nil {
 			return err
@@ -65,7 +62,7 @@ func newSource(path string, flags *config.FlagSet, args []string) (*config.Sourc
 }
 
 // supervise runs a supervisor from its configuration to its end.
-func supervise(source *config.Source, signals <-chan os.Signal, stderr io.Writer) (err error) {
+func supervise(source *config.Source, signals *signals, stderr io.Writer) (err error) {
 	cfg, err := source.Load()
 	if err != nil {
 		return usageError{err}
@@ -96,8 +93,8 @@ func supervise(source *config.Source, signals <-chan os.Signal, stderr io.Writer
 		return err
 	}
 	for _, dir := range []string{cfg.RuntimeDirectory, cfg.StateDirectory} {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return fmt.Errorf("make the directory %s: %w", dir, errors.Unwrap(err))
+		if err := makeDirectory(dir); err != nil {
+			return err
 		}
 	}
 	listener, err := control.Listen(filepath.Join(cfg.RuntimeDirectory, control.SocketName))
@@ -136,15 +133,9 @@ func supervise(source *config.Source, signals <-chan os.Signal, stderr io.Writer
 	}
 	supervisor := upgrade.New(options)
 	server := control.Serve(listener, control.Identity{Name: cfg.Name, PID: os.Getpid(), Program: version()}, supervisor, log)
-	stop := make(chan struct{})
-	heard := make(chan struct{})
-	go func() {
-		defer close(heard)
-		obey(supervisor, signals, stop, log)
-	}()
+	obeyed := signals.obey(supervisor, log)
 	err = supervisor.Run()
-	close(stop)
-	<-heard
+	obeyed()
 	var unopened *fdpass.OpenError
 	if errors.As(err, &unopened) {
 		err = usageError{err}
@@ -156,29 +147,20 @@ func supervise(source *config.Source, signals <-chan os.Signal, stderr io.Writer
 // upgrade.Options.SignalHold: if the command takes longer, there is one handoff more, which does no harm.
 const signalHold = 200 * time.Millisecond
 
-// obey does what signals ask for, until stop is closed.
-func obey(s *upgrade.Supervisor, signals <-chan os.Signal, stop <-chan struct{}, log *slog.Logger) {
-	for {
-		select {
-		case sig := <-signals:
-			switch sig {
-			case unix.SIGHUP:
-				s.Ask(upgrade.Request{By: "SIGHUP", Signal: true})
-			case unix.SIGTERM, unix.SIGINT:
-				s.Stop()
-			case unix.SIGQUIT:
-				s.Kill()
-			case unix.SIGUSR1:
-				if st, err := s.Status(context.Background()); err == nil {
-					log.Info("status", "phase", st.Phase, "generations", st.Generations, "sockets", st.Sockets)
-				}
-			case unix.SIGCONT: // the unit's ReloadSignal=, which ExecReload= follows
-			case unix.SIGPIPE: // nobody reads the log any more; the runtime would end the process for it
-			}
-		case <-stop:
-			return
-		}
+// makeDirectory makes a directory that the service's user can enter whatever the umask is. One that is there already
+// stays as it is.
+func makeDirectory(dir string) error {
+	if _, err := os.Stat(dir); err == nil {
+		return nil
 	}
+	err := os.MkdirAll(dir, 0o755)
+	if err == nil {
+		err = os.Chmod(dir, 0o755)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot make the directory %s: %w", dir, errors.Unwrap(err))
+	}
+	return nil
 }
 
 // newLogger logs as text; without the time where the journal adds its own.

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/zddsupervisor/zddsupervisor/internal/control"
 )
 
@@ -139,5 +141,78 @@ func TestSurroundings(t *testing.T) {
 	s.settled()
 	if r = s.ask("tcp", s.address()); !has("COLOUR=red") {
 		t.Errorf("the environment is %q", r.Env)
+	}
+}
+
+// A configuration that cannot be read without end is an error, and the supervisor can still be stopped.
+func TestEndlessFile(t *testing.T) {
+	t.Parallel()
+	dir := shortDir(t)
+	path := filepath.Join(dir, "env")
+	if err := os.WriteFile(path, []byte("A=B\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := start(t, configuration{mode: "v1", more: fmt.Sprintf("environment-file = [%q]\n", path)})
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if status, _, stderr := s.reload(); status != 1 || !strings.Contains(stderr, "not a regular file") {
+		t.Errorf("exit status %d: %s", status, stderr)
+	}
+	s.settled()
+}
+
+// A service that must say WATCHDOG=1 and does not is ended, even if it ignores that, and started again.
+func TestServiceWatchdog(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ignores := "trap '' ABRT; while :; do sleep 0.1; done"
+	ready := configuration{command: []string{"/bin/sh", "-c", ignores}, more: "watchdog = \"300ms\"\n",
+		sockets: "[[socket]]\nlisten = \"tcp://127.0.0.1:0\"\n[ready]\nby = \"delay\"\ndelay = \"10ms\"\n"}
+	s := start(t, ready)
+	configuration{mode: "v2", command: []string{self}, sockets: ready.sockets}.write(t, s.dir)
+	s.until("a restart", func(st *control.Status) bool { return st.Last != nil && st.Last.Restart && st.Last.To > 1 })
+}
+
+// The control socket's directory is one supervisor's: a second one says so and touches nothing.
+func TestTwoOfOneName(t *testing.T) {
+	t.Parallel()
+	s := start(t, configuration{mode: "v1"})
+	status, _, stderr := command(t, "run", "--config", filepath.Join(s.dir, "test.toml"))
+	if status != 1 || !strings.Contains(stderr, "another supervisor is running") {
+		t.Errorf("exit status %d: %s", status, stderr)
+	}
+	if status, _, stderr := s.reload(); status != 0 {
+		t.Errorf("the first one: %s", stderr)
+	}
+}
+
+// The runtime directory is removed, and the service dies: it is started again.
+func TestRuntimeDirectoryRemoved(t *testing.T) {
+	t.Parallel()
+	s := start(t, configuration{mode: "v1"})
+	was, address := s.settled(), s.address()
+	if err := os.RemoveAll(filepath.Join(s.dir, "run")); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Kill(was.PID, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		if _, err := os.Stat(fmt.Sprintf("/proc/%d", was.PID)); err != nil {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("the dead service was not waited for")
+		}
+	}
+	if r := s.ask("tcp", address); r.PID == was.PID {
+		t.Error("the dead one answers")
 	}
 }

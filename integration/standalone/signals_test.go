@@ -181,3 +181,17 @@ func needRoot(t *testing.T) {
 	}
 	t.Skip("needs root: makes a pid namespace")
 }
+
+// A storm of one signal does not make another be missed.
+func TestStormThenTerm(t *testing.T) {
+	t.Parallel()
+	s := start(t, configuration{mode: "v1"})
+	for range 400 {
+		s.signal(unix.SIGUSR1)
+		s.signal(unix.SIGHUP)
+	}
+	s.signal(unix.SIGTERM)
+	if status := s.wait(); status != 0 {
+		t.Errorf("exit status %d", status)
+	}
+}

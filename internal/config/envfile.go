@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"strings"
 	"unicode/utf8"
 )
@@ -15,7 +14,7 @@ type variable struct{ name, value string }
 // readEnvironmentFile reads a file of EnvironmentFiles. Its errors are *Problem.
 func readEnvironmentFile(path string) ([]variable, *Problem) {
 	path, optional := strings.CutPrefix(path, "-")
-	data, err := os.ReadFile(path)
+	data, err := readRegular(path)
 	if optional && errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"os"
 	"path/filepath"
 )
 
@@ -62,4 +61,4 @@ func (s *Source) getenv(name string) string {
 	return s.Getenv(name)
 }
 
-func (s *Source) readFile() ([]byte, error) { return os.ReadFile(s.absolutePath()) }
+func (s *Source) readFile() ([]byte, error) { return readRegular(s.absolutePath()) }

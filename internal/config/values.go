@@ -40,7 +40,7 @@ func (c *Config) Values(generation int, release string) Values {
 
 // Expand returns texts with every placeholder replaced. The error for one that
 // stands for nothing wraps ErrPlaceholder. Braces that do not make a placeholder
-// are left alone.
+// are left alone, and so are those after a '$', which are a shell's.
 func (v Values) Expand(texts []string) ([]string, error) {
 	expanded := make([]string, len(texts))
 	for i, text := range texts {
@@ -59,6 +59,11 @@ func (v Values) expand(text string) (string, error) {
 		b.WriteString(before)
 		if !found {
 			return b.String(), nil
+		}
+		if strings.HasSuffix(before, "$") { // a shell's variable, whatever its name
+			b.WriteByte('{')
+			text = rest
+			continue
 		}
 		name, after, closed := strings.Cut(rest, "}")
 		replaced, known, err := v.replace(name)

@@ -51,8 +51,8 @@ func (c *Client) Status(ctx context.Context) (*Status, error) {
 	}
 	defer body.Close()
 	st := &Status{Status: &upgrade.Status{}}
-	if err := json.NewDecoder(body).Decode(st); err != nil {
-		return nil, fmt.Errorf("read the supervisor's answer on %s: %w", c.path, err)
+	if err := json.NewDecoder(body).Decode(st); err != nil || st.Version == 0 {
+		return nil, fmt.Errorf("what answers on %s is not a supervisor, or of another version", c.path)
 	}
 	return st, nil
 }
@@ -70,9 +70,9 @@ func (c *Client) Reload(ctx context.Context, progress func(upgrade.Progress)) (*
 		var e Event
 		switch err := decoder.Decode(&e); {
 		case err != nil:
-			return nil, fmt.Errorf("the supervisor on %s went away before the handoff had ended; ask for its status", c.path)
+			return nil, fmt.Errorf("%w any more on %s: it went away before the handoff had ended", ErrNotRunning, c.path)
 		case e.Error != "":
-			return nil, errors.New(e.Error)
+			return nil, fmt.Errorf("%w such requests on %s: %s", ErrNotRunning, c.path, e.Error)
 		case e.Result != nil && e.Result.Outcome != upgrade.OutcomeDone:
 			return nil, &upgrade.HandoffError{Record: *e.Result}
 		case e.Result != nil:
@@ -104,12 +104,17 @@ func (c *Client) do(ctx context.Context, method, path string) (io.ReadCloser, er
 		return nil, fmt.Errorf("%w on %s; is it started?", ErrNotRunning, c.path)
 	case errors.Is(err, fs.ErrPermission):
 		return nil, fmt.Errorf("%w: %s belongs to another user; try as root", ErrRefused, c.path)
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
 	case err != nil:
-		return nil, fmt.Errorf("%w on %s: %w", ErrNotRunning, c.path, err)
+		return nil, fmt.Errorf("%w on %s as a supervisor does", ErrNotRunning, c.path)
 	}
 	if answer.StatusCode >= 300 {
 		defer answer.Body.Close()
 		why, _ := io.ReadAll(io.LimitReader(answer.Body, 1<<10))
+		if len(why) == 0 {
+			why = []byte(answer.Status)
+		}
 		return nil, fmt.Errorf("%w: %s", ErrRefused, strings.TrimSpace(string(why)))
 	}
 	return answer.Body, nil

@@ -201,7 +201,7 @@ func TestAnotherUser(t *testing.T) {
 func TestHalfRequests(t *testing.T) {
 	t.Parallel()
 	path := serve(t, &fakeService{})
-	for _, text := range []string{"", "GET /v1/st", "POST /v1/reload HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n", "\x00\xff\n\n",
+	for _, text := range []string{"", "GET /v1/st", "POST /v1/reload HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\nabc", "\x00\xff\n\n",
 		"GET /v1/status HTTP/1.1\r\nX: " + strings.Repeat("x", 100<<10) + "\r\n\r\n"} {
 		c, err := net.Dial("unix", path)
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -61,14 +62,32 @@ type Server struct {
 	serving  sync.WaitGroup
 }
 
-// Listen binds the control socket at path and takes the place of one that nobody answers on. If somebody does, the
-// error wraps ErrInUse. Connections wait until Serve.
-func Listen(path string) (net.Listener, error) {
-	if c, err := net.Dial("unix", path); err == nil {
-		c.Close()
-		return nil, fmt.Errorf("%w: it answers on %s", ErrInUse, path)
-	} else if errors.Is(err, unix.ECONNREFUSED) {
-		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+// locked is a listener that keeps its directory locked: whoever has the lock may remove a socket that is left in it.
+type locked struct {
+	net.Listener
+	directory *os.File
+}
+
+func (l *locked) Close() error { return errors.Join(l.Listener.Close(), l.directory.Close()) }
+
+// Listen binds the control socket at path and takes the place of one that nobody answers on. Its directory is locked
+// (flock(2)) until the listener is closed; if somebody else has it locked, the error wraps ErrInUse. Connections wait
+// until Serve.
+func Listen(path string) (_ net.Listener, err error) {
+	directory, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return nil, fmt.Errorf("open the runtime directory: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			directory.Close()
+		}
+	}()
+	if err := flock(directory); err != nil {
+		return nil, fmt.Errorf("%w with the runtime directory %s", err, directory.Name())
+	}
+	if info, err := os.Lstat(path); err == nil && info.Mode().Type() == fs.ModeSocket {
+		if err := os.Remove(path); err != nil {
 			return nil, fmt.Errorf("remove the socket of a supervisor that is gone: %w", err)
 		}
 	}
@@ -94,7 +113,23 @@ func Listen(path string) (net.Listener, error) {
 		return nil, fmt.Errorf("listen on the control socket %s: %w", path, err)
 	}
 	l.(*net.UnixListener).SetUnlinkOnClose(true)
-	return l, nil
+	return &locked{l, directory}, nil
+}
+
+// flock locks a file, or returns ErrInUse. It does not block.
+func flock(f *os.File) error {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var locking error
+	if err := raw.Control(func(fd uintptr) { locking = unix.Flock(int(fd), unix.LOCK_EX|unix.LOCK_NB) }); err != nil {
+		return err
+	}
+	if errors.Is(locking, unix.EWOULDBLOCK) {
+		return ErrInUse
+	}
+	return os.NewSyscallError("flock", locking)
 }
 
 // Serve answers on a listener, which it takes, in goroutines that Close waits for.
@@ -104,7 +139,7 @@ func Serve(l net.Listener, identity Identity, service Service, log *slog.Logger)
 	mux.HandleFunc("GET /v1/status", s.status)
 	mux.HandleFunc("POST /v1/reload", s.reload)
 	s.http = &http.Server{
-		Handler:           authorize(mux),
+		Handler:           authorize(withoutBody(mux)),
 		ConnContext:       withPeer,
 		ReadHeaderTimeout: 5 * time.Second,
 		IdleTimeout:       time.Minute,
@@ -147,7 +182,8 @@ func (s *Server) status(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) reload(w http.ResponseWriter, r *http.Request) {
-	request := upgrade.Request{By: fmt.Sprintf("uid %d", peerOf(r.Context()).uid)}
+	asker := peerOf(r.Context())
+	request := upgrade.Request{By: fmt.Sprintf("uid %d", asker.uid), Since: asker.since}
 	if r.URL.Query().Get("wait") == "false" {
 		if err := s.service.Ask(request); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
