@@ -3,10 +3,11 @@ module github.com/zddsupervisor/zddsupervisor
 go 1.24.0
 
 require (
-	github.com/coreos/go-systemd/v22 v22.7.0 // indirect
-	github.com/inconshreveable/mousetrap v1.1.0 // indirect
-	github.com/pelletier/go-toml/v2 v2.4.3 // indirect
-	github.com/spf13/cobra v1.10.2 // indirect
-	github.com/spf13/pflag v1.0.9 // indirect
-	golang.org/x/sys v0.41.0 // indirect
+	github.com/coreos/go-systemd/v22 v22.7.0
+	github.com/pelletier/go-toml/v2 v2.4.3
+	github.com/spf13/cobra v1.10.2
+	github.com/spf13/pflag v1.0.9
+	golang.org/x/sys v0.41.0
 )
+
+require github.com/inconshreveable/mousetrap v1.1.0 // indirect

@@ -84,7 +84,7 @@ func (u Unit) Text() (string, error) {
 		t.set("ReloadSignal", "SIGCONT")
 	}
 	t.set("ExecStopPost", commandLine([]string{u.Binary, "sweep", "--name", u.Name}))
-	t.comment("The supervisor ends its service by itself; if it dies, the service runs on.")
+	t.comment("The supervisor ends its service by itself; if it dies, ExecStopPost= does.")
 	t.set("KillMode", "process")
 	t.set("OOMPolicy", "continue")
 	t.comment("A control group for each generation, so that none of its processes is missed.")

@@ -216,7 +216,11 @@ func (s *Supervisor) exited(g *generation) {
 		s.limitDraining()
 		s.fire(LiveExited)
 	case s.hand != nil && g == s.hand.gen && g.role == RoleNew:
-		s.hand.record.Reason = g.earlyExit()
+		h := s.hand
+		h.record.Reason = g.earlyExit()
+		if st := s.step; st != nil {
+			h.report(st.phase, time.Since(st.began), errors.New(h.record.Reason))
+		}
 		s.fire(NewExited)
 	}
 }
@@ -231,9 +235,9 @@ func (g *generation) earlyExit() string {
 	case exit.Code == 0:
 		return text + "; its main process has to stay in the foreground (no daemonizing, and a shell has to exec it)"
 	case len(g.bound) > 0:
-		return text + "; its own output says why (a service that binds its port itself finds it in use: it is passed as descriptor 3 onwards)"
+		return text + "; its output, in the supervisor's log, says why (if that is an address in use, let it take descriptor 3 instead of binding)"
 	}
-	return text + "; its own output says why"
+	return text + "; its output, in the supervisor's log, says why"
 }
 
 // ending returns the generations that are being ended, the oldest first.

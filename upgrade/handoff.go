@@ -164,7 +164,11 @@ func (s *Supervisor) finish(outcome Outcome) {
 		status = fmt.Sprintf("generation %d is live", r.To)
 		log.Info("live", "generation", r.To, "release", r.ToRelease, "pid", s.live.process.Pid())
 	} else {
-		log.Error("handoff failed", "step", r.Phase, "cause", r.Reason)
+		what := "handoff failed"
+		if r.Restart {
+			what = "start failed"
+		}
+		log.Error(what, "step", r.Phase, "cause", r.Reason)
 		status = fmt.Sprintf("handoff %d failed: %s", r.Handoff, r.Reason)
 		if s.live != nil {
 			status = fmt.Sprintf("generation %d serves on; %s", s.live.number, status)

@@ -165,7 +165,7 @@ func (s *Supervisor) check(parent context.Context, h *handoff) work {
 		case err != nil:
 			return nil, fmt.Errorf("the check command: %w", err)
 		case !exit.Success():
-			return nil, fmt.Errorf("the check command %s ended (%s); its output says why", check.Path, exit)
+			return nil, fmt.Errorf("the check command %s ended (%s); its output, in the supervisor's log, says why", check.Path, exit)
 		}
 		return nil, nil
 	}
@@ -181,6 +181,9 @@ func (s *Supervisor) open(h *handoff) work {
 			if i := slices.Index(specs, failed.Spec); i >= 0 && i < len(places) {
 				err = fmt.Errorf("%s: %w", places[i], err)
 			}
+		}
+		for _, b := range fresh {
+			s.log.Info("opened", "socket", b.Spec.FDName(), "address", b.Socket.Addr(), "mode", string(b.Socket.Mode()))
 		}
 		return func() { h.bound, h.fresh = bound, fresh }, err
 	}

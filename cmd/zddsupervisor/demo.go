@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -31,7 +32,10 @@ needs no privileges, and leaves nothing behind.
 Exit status: 0 every request was answered; 1 some were lost, or the demo could not run.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return demo(cmd.Context(), cmd.OutOrStdout())
+			// Whatever ends it early, what it has made is removed; a pipe that nobody reads is one such thing.
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGPIPE)
+			defer stop()
+			return demo(ctx, cmd.OutOrStdout())
 		},
 	}
 }
@@ -104,7 +108,7 @@ func demo(ctx context.Context, out io.Writer) error {
 		var failed *upgrade.HandoffError
 		switch {
 		case errors.As(err, &failed) && v.broken:
-			fmt.Fprintf(out, "  deploy %s   failed after %-8s %s\n               the old version serves on\n", v.name, took, failed.Record.Reason)
+			fmt.Fprintf(out, "  deploy %s   (broken on purpose) failed after %s: %s\n              the old version serves on\n", v.name, took, failed.Record.Reason)
 			continue
 		case err != nil:
 			return err

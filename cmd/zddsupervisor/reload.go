@@ -21,8 +21,8 @@ Each step is printed as it ends. The command returns when the new version is liv
 failed; the old version drains behind it. If a handoff is under way already, one more follows it,
 and this command waits for that one.
 
-Exit status: 0 the new version is live; 1 the handoff failed and the old version still serves,
-with the reason; 3 no supervisor was reached.`,
+Exit status: 0 the new version is live; 1 the handoff failed, with the reason, and has changed nothing:
+the old version still serves; 2 wrong usage; 3 no supervisor was reached.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client, err := to.client()

@@ -6,18 +6,20 @@ import (
 	"fmt"
 	"io"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/zddsupervisor/zddsupervisor/internal/control"
+	"github.com/zddsupervisor/zddsupervisor/internal/suggest"
 	"github.com/zddsupervisor/zddsupervisor/upgrade"
 )
 
 // Exit statuses, the same for every command.
 const (
 	exitDone       = 0
-	exitFailed     = 1 // the handoff failed, and the old version still serves; or the command could not do its work
+	exitFailed     = 1 // the handoff failed and has changed nothing; or the command could not do its work
 	exitUsage      = 2 // wrong usage or configuration; nothing was touched
 	exitNotRunning = 3 // no supervisor was reached
 )
@@ -45,29 +47,43 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 On a reload it starts the new version beside the old one, hands it the sockets, waits
 until it says that it is ready, and only then stops the old one. A bad version changes nothing.
 
-Exit status: 0 done; 1 the handoff failed and the old version still serves;
+Exit status: 0 done; 1 the handoff failed and has changed nothing: the old version still serves;
 2 wrong usage or configuration; 3 no supervisor reached.`,
 		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usageError{fmt.Errorf("there is no command %q; see zddsupervisor --help", args[0])}
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usageError{fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())}
+	})
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(
 		runCommand(), reloadCommand(), statusCommand(), unitCommand(), sweepCommand(),
 		demoCommand(), demoServiceCommand(),
 	)
+	if err := knownCommand(root, args); err != nil {
+		return report(err, stderr)
+	}
 	return report(root.ExecuteContext(ctx), stderr)
+}
+
+// knownCommand refuses a word that is no command before its flags are looked at.
+func knownCommand(root *cobra.Command, args []string) error {
+	if len(args) == 0 || strings.HasPrefix(args[0], "-") {
+		return nil
+	}
+	names := []string{"help", "completion", cobra.ShellCompRequestCmd, cobra.ShellCompNoDescRequestCmd}
+	for _, c := range root.Commands() {
+		names = append(names, c.Name())
+	}
+	if slices.Contains(names, args[0]) {
+		return nil
+	}
+	return usageError{fmt.Errorf("there is no command %q%s; see zddsupervisor --help", args[0], suggest.DidYouMean(args[0], names))}
 }
 
 // report writes an error for the user and returns the exit status that goes with it.
@@ -83,9 +99,9 @@ func report(err error, stderr io.Writer) int {
 	switch {
 	case errors.As(err, &failed):
 		return exitFailed
-	case errors.Is(err, control.ErrNotRunning):
+	case errors.Is(err, control.ErrNotRunning), errors.Is(err, control.ErrRefused):
 		return exitNotRunning
-	case errors.As(err, &usage):
+	case errors.As(err, &usage), errors.Is(err, control.ErrAmbiguous):
 		return exitUsage
 	}
 	return exitFailed

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,7 +24,7 @@ import (
 func runCommand() *cobra.Command {
 	var path string
 	cmd := &cobra.Command{
-		Use:   "run [flags] -- COMMAND [ARG...]",
+		Use:   "run [flags] [-- COMMAND [ARG...]]",
 		Short: "Supervise a service",
 		Long: `Opens the sockets, starts the service with them, and supervises it until it is told to stop.
 
@@ -32,8 +33,11 @@ that is closed sends it too);
 TERM and INT stop in order: the service drains; QUIT stops at once: it is killed;
 USR1 writes the status to the log.
 
-Exit status: 0 stopped as asked; 1 it could not be started, or with --fail-fast the first start failed;
-2 wrong usage or configuration.`,
+Each socket of --listen may have options, as in 'http=tcp://:8080?backlog=1024':
+` + socketOptions() + `.
+
+Exit status: 0 stopped as asked; 1 another supervisor of this name runs, or with --fail-fast the first
+start failed; 2 wrong usage or configuration, or a socket that cannot be opened.`,
 		Example: `  zddsupervisor run --listen :8080 -- /srv/app/bin/app
   zddsupervisor run --config /etc/zddsupervisor/app.toml`,
 	}
@@ -50,6 +54,17 @@ Exit status: 0 stopped as asked; 1 it could not be started, or with --fail-fast 
 		return supervise(source, signals, cmd.ErrOrStderr())
 	}
 	return cmd
+}
+
+// socketOptions lists the options of a socket.
+func socketOptions() string {
+	var names []string
+	for _, key := range config.Keys() {
+		if name, ok := strings.CutPrefix(key.Name, "socket."); ok && name != "listen" {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, ", ")
 }
 
 // newSource says where a configuration comes from.
@@ -94,7 +109,7 @@ func supervise(source *config.Source, signals *signals, stderr io.Writer) (err e
 	}
 	for _, dir := range []string{cfg.RuntimeDirectory, cfg.StateDirectory} {
 		if err := makeDirectory(dir); err != nil {
-			return err
+			return usageError{err}
 		}
 	}
 	listener, err := control.Listen(filepath.Join(cfg.RuntimeDirectory, control.SocketName))
@@ -114,16 +129,22 @@ func supervise(source *config.Source, signals *signals, stderr io.Writer) (err e
 	}
 	defer reaper.Close()
 
+	if len(cfg.Sockets) == 0 {
+		log.Warn("no socket is configured (see --listen): nothing can be handed over")
+	}
 	plans := planner{reaper: reaper, environ: os.Environ()}
 	first := plans.plan(cfg)
 	options := upgrade.Options{
 		Plan: first,
 		Load: func() (*upgrade.Plan, error) {
-			cfg, err := source.Load()
+			now, err := source.Load()
+			if err == nil {
+				err = sameSupervisor(cfg, now)
+			}
 			if err != nil {
 				return nil, err
 			}
-			return plans.plan(cfg), nil
+			return plans.plan(now), nil
 		},
 		Reaper: reaper, Cgroups: cgroups, Systemd: sockets, Manager: manager, Log: log,
 		RuntimeDirectory: cfg.RuntimeDirectory, FailFast: cfg.FailFast, WatchdogEvery: watchdog,
@@ -146,6 +167,20 @@ func supervise(source *config.Source, signals *signals, stderr io.Writer) (err e
 // signalHold is how long a handoff that SIGHUP asked for waits for an ExecReload= command to join it. See
 // upgrade.Options.SignalHold: if the command takes longer, there is one handoff more, which does no harm.
 const signalHold = 200 * time.Millisecond
+
+// sameSupervisor refuses a configuration that would need another supervisor.
+func sameSupervisor(was, now *config.Config) error {
+	for _, key := range []struct{ name, was, now string }{
+		{"name", was.Name, now.Name},
+		{"runtime-directory", was.RuntimeDirectory, now.RuntimeDirectory},
+		{"state-directory", was.StateDirectory, now.StateDirectory},
+	} {
+		if key.was != key.now {
+			return fmt.Errorf("%s cannot be changed by a reload: it is %q until the supervisor is restarted", key.name, key.was)
+		}
+	}
+	return nil
+}
 
 // makeDirectory makes a directory that the service's user can enter whatever the umask is. One that is there already
 // stays as it is.

@@ -20,7 +20,11 @@ func statusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show generations, sockets and the last handoff",
-		Args:  noArguments,
+		Long: `Shows what the supervisor is doing. With --json it prints one object with a version; fields may
+be added to it within a version.
+
+Exit status: 0 done; 2 wrong usage; 3 no supervisor was reached.`,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client, err := to.client()
 			if err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 
@@ -16,12 +17,18 @@ type target struct {
 
 func (t *target) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&t.name, "name", "", "the supervisor's name (default: the only one that runs)")
-	cmd.Flags().StringVar(&t.path, "control", "", "the path of its control socket, instead of its name")
+	cmd.Flags().StringVar(&t.path, "control", "", "the path of its control socket, or of its runtime directory, instead of its name")
 }
 
 // client returns a client of the supervisor that is meant.
 func (t *target) client() (*control.Client, error) {
 	path := t.path
+	if path != "" && t.name != "" {
+		return nil, usageError{errors.New("--name and --control both say which supervisor is meant; give one of them")}
+	}
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		path = filepath.Join(path, control.SocketName)
+	}
 	if path == "" {
 		var err error
 		if path, err = t.find(); err != nil {

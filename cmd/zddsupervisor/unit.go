@@ -1,9 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -32,9 +33,20 @@ with time limits that follow from the configuration's. Type=notify-reload needs 
 		if err != nil {
 			return err
 		}
+		// The supervisor will find these two in its environment, made by the unit.
+		given := map[string]string{"RUNTIME_DIRECTORY": "/run/of-the-unit", "STATE_DIRECTORY": "/var/lib/of-the-unit"}
+		source.Getenv = func(name string) string {
+			if v, ok := given[name]; ok {
+				return v
+			}
+			return os.Getenv(name)
+		}
 		cfg, err := source.Load()
 		if err != nil {
 			return usageError{err}
+		}
+		if cfg.RuntimeDirectory != given["RUNTIME_DIRECTORY"] || cfg.StateDirectory != given["STATE_DIRECTORY"] {
+			return usageError{errors.New("runtime-directory and state-directory are made by the unit, as zddsupervisor/NAME; leave them out")}
 		}
 		program, err := os.Executable()
 		if err != nil {
@@ -45,12 +57,12 @@ with time limits that follow from the configuration's. Type=notify-reload needs 
 			CheckTimeout: cfg.Check.Timeout, ReadyTimeout: cfg.Ready.Timeout, SettleMax: settleMax, DrainTimeout: cfg.Drain.Timeout,
 			Portable: portable,
 		}
-		if path != "" {
-			if unit.Config, err = filepath.Abs(path); err != nil {
-				return err
-			}
+		alone := path != "" && len(args) == 0 // the file says everything
+		cmd.Flags().Visit(func(f *pflag.Flag) { alone = alone && (f.Name == "config" || f.Name == "portable") })
+		if alone {
+			unit.Config = source.Absolute(path)
 		} else {
-			unit.Run = commandLine(cmd, args)
+			unit.Run = commandLine(source, cmd.Flags(), cfg, args)
 		}
 		text, err := unit.Text()
 		if err != nil {
@@ -62,20 +74,38 @@ with time limits that follow from the configuration's. Type=notify-reload needs 
 	return cmd
 }
 
-// commandLine is what has to follow "run" to say what was said here.
-func commandLine(cmd *cobra.Command, args []string) []string {
-	var line []string
-	cmd.Flags().Visit(func(f *pflag.Flag) {
-		switch v := f.Value.(type) {
-		case pflag.SliceValue:
-			for _, one := range v.GetSlice() {
-				line = append(line, "--"+f.Name+"="+one)
+// commandLine is what has to follow "run", in whatever directory, to say what was said here.
+func commandLine(source *config.Source, flags *pflag.FlagSet, cfg *config.Config, args []string) []string {
+	line := []string{"--name=" + cfg.Name}
+	if source.Path != "" {
+		line = append(line, "--config="+source.Absolute(source.Path))
+	} else if !flags.Changed("directory") {
+		line = append(line, "--directory="+cfg.Directory)
+	}
+	kinds := make(map[string]config.Kind)
+	for _, key := range config.Keys() {
+		kinds[key.Flag()] = key.Kind
+	}
+	flags.Visit(func(f *pflag.Flag) {
+		if f.Name == "portable" || f.Name == "name" || f.Name == "config" {
+			return
+		}
+		values := []string{f.Value.String()}
+		if v, ok := f.Value.(pflag.SliceValue); ok {
+			values = v.GetSlice()
+		}
+		for _, value := range values {
+			if kind := kinds[f.Name]; kind == config.Path || kind == config.PathList {
+				optional := strings.HasPrefix(value, "-")
+				if value = source.Absolute(strings.TrimPrefix(value, "-")); optional {
+					value = "-" + value
+				}
 			}
-		default:
-			if f.Name != "portable" {
-				line = append(line, "--"+f.Name+"="+f.Value.String())
-			}
+			line = append(line, "--"+f.Name+"="+value)
 		}
 	})
-	return append(append(line, "--"), args...)
+	if len(args) > 0 {
+		line = append(append(line, "--"), args...)
+	}
+	return line
 }

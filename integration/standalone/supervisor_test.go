@@ -232,9 +232,16 @@ func (s *supervisor) ask(network, address string) report {
 // command runs a command of the program and returns its exit status and its output.
 func command(t *testing.T, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
+	return commandIn(t, "", args...)
+}
+
+// commandIn runs a command in a directory.
+func commandIn(t *testing.T, dir string, args ...string) (status int, stdout, stderr string) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()
 	c := exec.CommandContext(ctx, program, args...)
+	c.Dir = dir
 	var out, errs bytes.Buffer
 	c.Stdout, c.Stderr = &out, &errs
 	err := c.Run()

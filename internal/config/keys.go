@@ -153,7 +153,9 @@ func handoffKeys() []Key {
 		},
 		{
 			Name: "ready.command", Kind: Command, set: words(func(c *draft) *[]string { return &c.Ready.Command }),
-			Doc: `The command of ready.by = "exec". It is run again and again until it succeeds.`,
+			Doc: `The command of ready.by = "exec". It is run again and again until it succeeds. It must not ask the service's own address: ` +
+				`while both versions accept from one socket, the old one answers there. Ask something that only the new one has, ` +
+				`such as a file with {generation} in its name.`,
 		},
 		{
 			Name: "ready.interval", Kind: Duration, Default: "1s", set: duration(func(c *draft) *time.Duration { return &c.Ready.Interval }, 1),

@@ -49,6 +49,9 @@ func (s *Source) Load() (*Config, error) {
 }
 
 // absolutePath is where the configuration file is.
+// Absolute returns a path as it is meant in a flag, relative to WorkingDirectory.
+func (s *Source) Absolute(path string) string { return absolute(s.WorkingDirectory, path) }
+
 func (s *Source) absolutePath() string { return absolute(s.WorkingDirectory, s.Path) }
 
 // fileDirectory is what relative paths in the file are relative to.

@@ -22,6 +22,7 @@ import (
 var (
 	ErrNotRunning = errors.New("no supervisor answers")
 	ErrRefused    = errors.New("the supervisor refuses")
+	ErrAmbiguous  = errors.New("several supervisors run")
 )
 
 // A Client asks one supervisor.
@@ -103,7 +104,7 @@ func (c *Client) do(ctx context.Context, method, path string) (io.ReadCloser, er
 	case errors.Is(err, unix.ECONNREFUSED), errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("%w on %s; is it started?", ErrNotRunning, c.path)
 	case errors.Is(err, fs.ErrPermission):
-		return nil, fmt.Errorf("%w: %s belongs to another user; try as root", ErrRefused, c.path)
+		return nil, fmt.Errorf("%w: %s belongs to another user; run this as that user or as root", ErrRefused, c.path)
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case err != nil:
@@ -121,7 +122,7 @@ func (c *Client) do(ctx context.Context, method, path string) (io.ReadCloser, er
 }
 
 // Find returns the control socket of the only supervisor that answers below bases, the directories that hold one
-// runtime directory for each supervisor. With none or several it is an error that says so; none wraps ErrNotRunning.
+// runtime directory for each supervisor. With none the error wraps ErrNotRunning, and with several ErrAmbiguous.
 func Find(bases []string) (string, error) {
 	var found []string
 	for _, base := range bases {
@@ -148,5 +149,5 @@ func Find(bases []string) (string, error) {
 	for _, path := range found {
 		names = append(names, filepath.Base(filepath.Dir(path)))
 	}
-	return "", fmt.Errorf("several supervisors run (%s); name one with --name", strings.Join(names, ", "))
+	return "", fmt.Errorf("%w (%s); name one with --name", ErrAmbiguous, strings.Join(names, ", "))
 }

@@ -84,7 +84,7 @@ func Listen(path string) (_ net.Listener, err error) {
 		}
 	}()
 	if err := flock(directory); err != nil {
-		return nil, fmt.Errorf("%w with the runtime directory %s", err, directory.Name())
+		return nil, fmt.Errorf("%w with the runtime directory %s; stop it, or choose another --name", err, directory.Name())
 	}
 	if info, err := os.Lstat(path); err == nil && info.Mode().Type() == fs.ModeSocket {
 		if err := os.Remove(path); err != nil {
