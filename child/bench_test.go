@@ -34,10 +34,13 @@ func BenchmarkStart(b *testing.B) {
 		bare = append(bare, time.Since(began))
 
 		began = time.Now()
-		if exit, err := r.Run(b.Context(), child.Command{Path: "/bin/true"}); err != nil || !exit.Success() {
-			b.Fatal(exit, err)
+		p, err := r.Start(b.Context(), child.Command{Path: "/bin/true"})
+		if err != nil {
+			b.Fatal(err)
 		}
+		<-p.Done()
 		shim = append(shim, time.Since(began))
+		p.Close()
 	}
 	report := func(name string, d []time.Duration) time.Duration {
 		slices.Sort(d)

@@ -12,10 +12,9 @@ import (
 const killPatience = 10 * time.Second
 
 // Run starts a process and blocks until it has ended. What it leaves of its tree
-// is killed. When ctx ends first, the whole tree is, and the error is the cause
-// of ctx's end, wrapped. An exit
-// status other than 0 is not an error. A program that cannot be run is an
-// *ExecError.
+// is killed. When ctx ends first, the whole tree is, and the error is the cause of
+// ctx's end, wrapped. An exit status other than 0 is not an error. A program that
+// cannot be run is an *ExecError.
 func (r *Reaper) Run(ctx context.Context, c Command) (Exit, error) {
 	p, err := r.Start(ctx, c)
 	if err != nil {

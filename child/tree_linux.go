@@ -93,8 +93,12 @@ func (t *Tree) Signal(sig unix.Signal) error {
 func (t *Tree) Kill(ctx context.Context) error {
 	// Before Linux 5.14 there is no cgroup.kill.
 	if t.cgroup == nil || t.cgroup.Kill() != nil {
-		if err := t.freeze(ctx); err != nil {
+		found, err := t.freeze(ctx)
+		if err != nil {
 			return err
+		}
+		if !found && t.cgroup == nil {
+			return t.mainDone(ctx)
 		}
 	}
 	for {
@@ -122,10 +126,10 @@ func (t *Tree) Kill(ctx context.Context) error {
 	}
 }
 
-// freeze stops all members. Somebody who is killed while he forks leaves a child
+// freeze stops all members and says whether there were any. Somebody who is killed while he forks leaves a child
 // that nothing may connect with the tree any more; a parent that is only stopped
 // is still seen to be its parent.
-func (t *Tree) freeze(ctx context.Context) error {
+func (t *Tree) freeze(ctx context.Context) (found bool, err error) {
 	// The main process's group in one step, however fast it forks. Before Linux
 	// 6.9, or when nobody is in the group, that fails, and the scan has to do.
 	_ = t.main.fd.signalGroup(unix.SIGSTOP)
@@ -133,20 +137,20 @@ func (t *Tree) freeze(ctx context.Context) error {
 	for range freezeRounds {
 		ids, err := t.scan()
 		if err != nil {
-			return err
+			return false, err
 		}
-		found := false
+		more := false
 		for _, id := range ids {
 			if !stopped[id] {
-				stopped[id], found = true, true
+				stopped[id], more = true, true
 				_ = signalMember(id, unix.SIGSTOP) // whether he may be signalled, the kill will tell
 			}
 		}
-		if !found || ctx.Err() != nil {
+		if !more || ctx.Err() != nil {
 			break
 		}
 	}
-	return nil
+	return len(stopped) > 0, nil
 }
 
 // killRoundOf kills ids and waits for a while for them to be gone.
