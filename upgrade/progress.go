@@ -67,8 +67,8 @@ type Request struct {
 	By     string // who asks, for the record: "uid 0", "signal"
 	Signal bool   // it came as a signal, and another request that belongs to it may follow
 
-	// Since is when who asks was started, in clock ticks since boot as /proc/PID/stat has it; 0 if that is not known. What
-	// they want is at least as old. A handoff that has read the configuration later than that is the answer to the request,
+	// Since is a time from which on whoever asks has wanted this, in clock ticks since boot as /proc/PID/stat has it; 0 if
+	// there is none but now. A handoff that has read the configuration later than that is the answer to the request,
 	// even if it began before the request came, or is over: systemd 253 to 258 send a reload signal and then start the
 	// command that asks.
 	Since uint64

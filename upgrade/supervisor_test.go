@@ -331,3 +331,27 @@ func TestDrainLimitKills(t *testing.T) {
 		t.Errorf("generation %d is left", n)
 	}
 }
+
+// A request that is older than what a handoff has read is answered by that one, while it runs and after it; one that is
+// not begins another.
+func TestOldRequestJoins(t *testing.T) {
+	t.Parallel()
+	s := start(t, "good", nil, nil)
+	s.live()
+	ctx := context.Background()
+	if _, err := s.Reload(ctx, upgrade.Request{By: "first"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	for i, tc := range []struct {
+		since uint64
+		want  int // handoff
+	}{{1, 2}, {1, 2}, {0, 3}, {1 << 62, 4}} {
+		r, err := s.Reload(ctx, upgrade.Request{By: "later", Since: tc.since}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Handoff != tc.want {
+			t.Errorf("request %d was answered by handoff %d, want %d", i, r.Handoff, tc.want)
+		}
+	}
+}

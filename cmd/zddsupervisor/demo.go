@@ -103,7 +103,7 @@ func demo(ctx context.Context, out io.Writer) error {
 			return err
 		}
 		began := time.Now()
-		_, err := supervisor.client.Reload(ctx, func(upgrade.Progress) {})
+		_, err := supervisor.client.Reload(ctx, 0, func(upgrade.Progress) {})
 		took := round(time.Since(began))
 		var failed *upgrade.HandoffError
 		switch {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/zddsupervisor/zddsupervisor/internal/control"
 	"github.com/zddsupervisor/zddsupervisor/upgrade"
 )
 
@@ -33,7 +34,7 @@ the old version still serves; 2 wrong usage; 3 no supervisor was reached.`,
 				return client.Ask(cmd.Context())
 			}
 			out := cmd.OutOrStdout()
-			record, err := client.Reload(cmd.Context(), func(p upgrade.Progress) { printStep(out, p) })
+			record, err := client.Reload(cmd.Context(), control.Started(), func(p upgrade.Progress) { printStep(out, p) })
 			if err != nil {
 				return err
 			}

@@ -151,7 +151,7 @@ func BenchmarkOverhead(b *testing.B) {
 	var toFirst, toStop, bare []time.Duration
 	for b.Loop() {
 		asked := now()
-		if _, err := client.Reload(context.Background(), func(upgrade.Progress) {}); err != nil {
+		if _, err := client.Reload(context.Background(), 0, func(upgrade.Progress) {}); err != nil {
 			b.Fatal(err)
 		}
 		toFirst = append(toFirst, r.next("first")-asked)

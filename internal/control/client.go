@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -58,10 +59,10 @@ func (c *Client) Status(ctx context.Context) (*Status, error) {
 	return st, nil
 }
 
-// Reload asks for a handoff and blocks until it has ended; progress is called for each step. The error is
-// *upgrade.HandoffError if it failed.
-func (c *Client) Reload(ctx context.Context, progress func(upgrade.Progress)) (*upgrade.Record, error) {
-	body, err := c.do(ctx, http.MethodPost, "/v1/reload")
+// Reload asks for a handoff and blocks until it has ended; progress is called for each step. since is upgrade.Request's:
+// 0, or for a command that asks once, Started. The error is *upgrade.HandoffError if it failed.
+func (c *Client) Reload(ctx context.Context, since uint64, progress func(upgrade.Progress)) (*upgrade.Record, error) {
+	body, err := c.do(ctx, http.MethodPost, "/v1/reload?since="+strconv.FormatUint(since, 10))
 	if err != nil {
 		return nil, err
 	}

@@ -116,12 +116,12 @@ func TestReload(t *testing.T) {
 			t.Parallel()
 			path := serve(t, &tc.f)
 			steps := 0
-			r, err := NewClient(path).Reload(t.Context(), func(upgrade.Progress) { steps++ })
+			r, err := NewClient(path).Reload(t.Context(), 7, func(upgrade.Progress) { steps++ })
 			if !tc.check(r, err) || steps != 5 {
 				t.Errorf("%d steps, %+v, %v", steps, r, err)
 			}
-			if by := (<-tc.f.asked).By; by != fmt.Sprintf("uid %d", os.Getuid()) {
-				t.Errorf("asked by %q", by)
+			if want := (upgrade.Request{By: fmt.Sprintf("uid %d", os.Getuid()), Since: 7}); <-tc.f.asked != want {
+				t.Error("another request came")
 			}
 		})
 	}

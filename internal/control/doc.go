@@ -7,6 +7,7 @@
 //	GET  /v1/status             Status
 //	POST /v1/reload             a stream of Event, one JSON object a line; the last has a result or an error
 //	POST /v1/reload?wait=false  202 as soon as the request was taken
+//	POST /v1/reload?since=N     see upgrade.Request.Since
 //
 // A Server owns its socket, its file and its connections. A Client owns its connections.
 package control

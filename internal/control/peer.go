@@ -1,14 +1,11 @@
 package control
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net"
 	"net/http"
 	"os"
-	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -17,7 +14,6 @@ import (
 type peer struct {
 	uid   uint32
 	known bool
-	since uint64 // when it was started, see upgrade.Request.Since
 }
 
 type peerKey struct{}
@@ -29,30 +25,11 @@ func withPeer(ctx context.Context, c net.Conn) context.Context {
 	if err == nil {
 		raw.Control(func(fd uintptr) {
 			if cred, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
-				p = peer{uid: cred.Uid, known: true, since: startOf(int(cred.Pid))}
+				p = peer{cred.Uid, true}
 			}
 		})
 	}
 	return context.WithValue(ctx, peerKey{}, p)
-}
-
-// startOf returns when a process was started, in clock ticks since boot (the 22nd field of /proc/PID/stat, see
-// proc_pid_stat(5)), or 0.
-func startOf(pid int) uint64 {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0
-	}
-	// The name in parentheses may have anything in it; the third field follows it.
-	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
-	if len(fields) < 20 {
-		return 0
-	}
-	since, err := strconv.ParseUint(fields[19], 10, 64)
-	if err != nil {
-		return 0
-	}
-	return since
 }
 
 func peerOf(ctx context.Context) peer {

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"time"
 
@@ -182,9 +183,16 @@ func (s *Server) status(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) reload(w http.ResponseWriter, r *http.Request) {
-	asker := peerOf(r.Context())
-	request := upgrade.Request{By: fmt.Sprintf("uid %d", asker.uid), Since: asker.since}
-	if r.URL.Query().Get("wait") == "false" {
+	query := r.URL.Query()
+	request := upgrade.Request{By: fmt.Sprintf("uid %d", peerOf(r.Context()).uid)}
+	if since := query.Get("since"); since != "" {
+		var err error
+		if request.Since, err = strconv.ParseUint(since, 10, 64); err != nil {
+			http.Error(w, "since is not a number", http.StatusBadRequest)
+			return
+		}
+	}
+	if query.Get("wait") == "false" {
 		if err := s.service.Ask(request); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
