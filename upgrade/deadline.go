@@ -9,6 +9,7 @@ import (
 // deadline is a time limit that can be moved away while it is waited for, as a service may ask with
 // EXTEND_TIMEOUT_USEC=.
 type deadline struct {
+	began time.Time
 	mu    sync.Mutex
 	at    time.Time
 	timer *time.Timer
@@ -17,7 +18,8 @@ type deadline struct {
 // withDeadline returns a context that ends with context.DeadlineExceeded as its cause after d at first, and its deadline. cancel must be called.
 func withDeadline(parent context.Context, d time.Duration) (ctx context.Context, limit *deadline, cancel func()) {
 	ctx, stop := context.WithCancelCause(parent)
-	limit = &deadline{at: time.Now().Add(d)}
+	now := time.Now()
+	limit = &deadline{began: now, at: now.Add(d)}
 	limit.timer = time.AfterFunc(d, func() { stop(context.DeadlineExceeded) })
 	return ctx, limit, func() {
 		limit.timer.Stop()
@@ -36,4 +38,11 @@ func (l *deadline) extend(d time.Duration) {
 			l.timer.Reset(d)
 		}
 	}
+}
+
+// granted returns how long the limit is by now.
+func (l *deadline) granted() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.at.Sub(l.began)
 }

@@ -247,6 +247,10 @@ func (s *Supervisor) warm(parent context.Context, h *handoff, st *step) work {
 		defer cancel()
 		err := g.waiter.Wait(ctx, g.process)
 		var exited *child.ExitedError
+		var late *child.NotReadyError
+		if errors.As(err, &late) {
+			late.Waited = limit.granted() // and not how late a busy machine has noticed
+		}
 		if errors.As(err, &exited) {
 			err = errors.New(g.earlyExit())
 		} else if err != nil {
