@@ -154,21 +154,35 @@ func asInit() {
 	if err != nil {
 		panic(err)
 	}
-	for {
-		if pids, err := p.Tree().Members(); err != nil {
+	// The shells in between are children of the main process.
+	await(ctx, func() bool {
+		pids, err := p.Tree().Members()
+		if err != nil {
 			panic(err)
-		} else if len(pids) == 3 {
-			break
 		}
-		time.Sleep(time.Millisecond)
-	}
+		for _, pid := range pids {
+			b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+			if field(string(b), "PPid") != "1" {
+				return false
+			}
+		}
+		return len(pids) == 3
+	})
 	if err := p.Tree().Kill(ctx); err != nil {
 		panic(err)
 	}
-	for r.Strays() < 2 {
-		time.Sleep(time.Millisecond)
-	}
+	await(ctx, func() bool { return r.Strays() >= 2 })
 	fmt.Println(r.Strays())
+}
+
+// await is waitFor for helpers.
+func await(ctx context.Context, ok func() bool) {
+	for !ok() {
+		if ctx.Err() != nil {
+			panic(ctx.Err())
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
 }
 
 // quietDaemon is a shell command that makes a daemon.
