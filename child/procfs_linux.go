@@ -77,6 +77,13 @@ func readStat(pid int) (procStat, error) {
 	return st, nil
 }
 
+// StartTime returns when the process pid was started, as Process.StartTime has it;
+// os.ErrNotExist if there is none.
+func StartTime(pid int) (uint64, error) {
+	st, err := readStat(pid)
+	return st.start, err
+}
+
 // snapshot looks at all processes. It is not one instant: a process that forks
 // meanwhile may be missed.
 func snapshot() (map[int]procStat, error) {

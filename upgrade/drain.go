@@ -19,17 +19,11 @@ func (s *Supervisor) end(g *generation, role Role, why string) {
 	if g.watchdog != nil {
 		g.watchdog.Stop()
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	s.spawn(func() {
-		<-g.killed
-		cancel()
-	})
-	ctx, limit, stop := withDeadline(ctx, g.plan.DrainTimeout)
-	g.endLimit = limit
+	ctx, limit, kill := withDeadline(context.Background(), g.plan.DrainTimeout)
+	g.endLimit, g.kill = limit, kill
 	began := time.Now()
 	s.spawn(func() {
-		defer g.killNow() // ends the goroutine above
-		defer stop()
+		defer kill()
 		s.retire(ctx, g)
 		if killed := s.drain(ctx, g); killed > 0 {
 			s.log.Warn("killed what was left of a generation", "generation", g.number, "processes", killed,
@@ -40,11 +34,6 @@ func (s *Supervisor) end(g *generation, role Role, why string) {
 		}
 		s.post(func() { s.gone(g, began) })
 	})
-}
-
-// killNow ends a generation that is being ended at once.
-func (g *generation) killNow() {
-	g.killOnce.Do(func() { close(g.killed) })
 }
 
 // retire takes leave of the sockets that are not in the configuration any more, while the generation still accepts what

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 	"unicode"
 
@@ -49,8 +48,6 @@ type generation struct {
 	waiter   child.Waiter
 	cgroup   *child.Cgroup // nil where none is delegated
 	notified chan struct{} // closed when it has said READY=1
-	killed   chan struct{} // closed by killNow, to end it at once
-	killOnce sync.Once
 
 	role     Role
 	said     bool   // notified is closed
@@ -61,6 +58,7 @@ type generation struct {
 	lived    time.Time      // when it became live; zero until then
 	ending   bool           // a goroutine is ending it
 	endLimit *deadline      // of its drain
+	kill     func()         // ends its drain, and it, at once; set once it is being ended, and may be called again
 	why      string         // why it is being ended
 	keepSeat bool           // its seat waits for an heir
 	retired  []fdpass.Bound // sockets that have left the configuration with it
@@ -86,9 +84,7 @@ func (g *generation) start(ctx context.Context, o Options, prepared *Prepared, s
 	cmd := prepared.Command
 	cmd.Sockets = sockets
 	cmd.Notify = g.receiver.Path()
-	if g.waiter, err = prepared.Ready(g.notified); err != nil {
-		return fmt.Errorf("prepare the ready signal: %w", err)
-	}
+	g.waiter = prepared.Ready(g.notified)
 	if err = g.waiter.Prepare(&cmd); err != nil {
 		return fmt.Errorf("prepare the ready signal: %w", err)
 	}

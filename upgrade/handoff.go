@@ -190,7 +190,7 @@ func (s *Supervisor) limitDraining() {
 	ending, most := s.ending(), s.plan.DrainGenerations
 	for _, g := range ending[:max(0, len(ending)-most)] {
 		s.log.Warn("too many generations drain: killing the oldest", "generation", g.number, "limit", most)
-		g.killNow()
+		g.kill()
 	}
 }
 

@@ -37,5 +37,5 @@ type Prepared struct {
 	Check   *child.Command // run to its end before anything is started; nil means none
 
 	// Ready returns how to wait for the ready signal. notified is closed when the generation says READY=1.
-	Ready func(notified <-chan struct{}) (child.Waiter, error)
+	Ready func(notified <-chan struct{}) child.Waiter
 }

@@ -140,6 +140,7 @@ func (s *Supervisor) take(t *ticket) {
 	// Both are rounded down, so only a later tick is surely later.
 	servedBy := func(read uint64) bool { return t.request.Since != 0 && read > t.request.Since }
 	switch h := s.hand; {
+	case s.state.Phase >= Stopping: // which refuses it
 	case h != nil && servedBy(h.read):
 		h.add(t)
 		return

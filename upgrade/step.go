@@ -47,8 +47,8 @@ func (s *Supervisor) runStep() {
 	})
 }
 
-// workOf says what a step does; nil means nothing. It runs on the owner's goroutine, and so may look at everything; the work that it
-// returns has only what it took along.
+// workOf says what a step does; nil means nothing. It runs on the owner's goroutine, and so may look at everything; the
+// work that it returns has only what it took along.
 func (s *Supervisor) workOf(ctx context.Context, h *handoff, st *step) work {
 	switch st.phase {
 	case Holding:
@@ -76,14 +76,10 @@ func (s *Supervisor) stepEnded(h *handoff, st *step, result func(), err error) {
 	if s.step != st {
 		return
 	}
-	s.step = nil
+	s.letGo()
 	if result != nil {
 		result()
 	}
-	for _, d := range s.leaving {
-		s.leave(d)
-	}
-	s.leaving = nil
 	if !st.empty {
 		took := time.Since(st.began)
 		h.record.Steps = append(h.record.Steps, StepTime{Name: st.phase.String(), Took: took})
@@ -102,7 +98,17 @@ func (s *Supervisor) giveUpStep() {
 	if st := s.step; st != nil {
 		st.cancel()
 		<-st.done
-		s.step = nil
+		s.letGo()
+	}
+}
+
+// letGo notes that no step runs, and gives up the seats that one has kept.
+func (s *Supervisor) letGo() {
+	s.step = nil
+	leaving := s.leaving
+	s.leaving = nil
+	for _, d := range leaving {
+		s.leave(d)
 	}
 }
 
@@ -199,7 +205,7 @@ func (s *Supervisor) start(ctx context.Context, h *handoff) work {
 	bound, prepared, fresh := h.bound, h.prepared, set(h.fresh)
 	g := &generation{
 		number: number, release: prepared.Release, bound: bound, plan: h.plan, role: RoleNew,
-		notified: make(chan struct{}), killed: make(chan struct{}),
+		notified: make(chan struct{}),
 	}
 	return func() (func(), error) {
 		var seats []child.NamedFD

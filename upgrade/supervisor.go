@@ -271,7 +271,7 @@ func (s *Supervisor) halt(now bool) {
 	for _, g := range s.generations {
 		s.end(g, RoleDraining, "the supervisor is stopping")
 		if s.killing {
-			g.killNow()
+			g.kill()
 		}
 	}
 	s.live = nil
@@ -280,14 +280,9 @@ func (s *Supervisor) halt(now bool) {
 // exit closes the sockets: nobody is left to use them.
 func (s *Supervisor) exit() {
 	s.restarts.stop()
-	open := s.bound
+	s.closeAll(s.bound)
 	if s.hand != nil {
-		open = append(open, s.hand.fresh...)
-	}
-	for _, b := range open {
-		if err := b.Socket.Close(); err != nil {
-			s.log.Warn("cannot close a socket", "socket", b.Spec.Name, "cause", err)
-		}
+		s.closeAll(s.hand.fresh)
 	}
 	s.log.Info("stopped")
 }

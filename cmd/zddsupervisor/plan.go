@@ -75,27 +75,27 @@ func (p planner) prepare(cfg *config.Config, generation int) (*upgrade.Prepared,
 		}
 		prepared.Check = &check
 	}
-	prepared.Ready, err = p.ready(cfg, command)
+	prepared.Ready, err = p.ready(cfg.Ready, values)
 	return prepared, err
 }
 
 // ready says how to wait for the ready signal. Each kind is a child.Waiter of its own.
-func (p planner) ready(cfg *config.Config, command func([]string) (child.Command, error)) (func(<-chan struct{}) (child.Waiter, error), error) {
-	switch r := cfg.Ready; r.By {
+func (p planner) ready(r config.Ready, values config.Values) (func(notified <-chan struct{}) child.Waiter, error) {
+	switch r.By {
 	case config.ByFD:
-		return func(<-chan struct{}) (child.Waiter, error) { return &child.FDReady{}, nil }, nil
+		return func(<-chan struct{}) child.Waiter { return &child.FDReady{} }, nil
 	case config.ByExec:
-		probe, err := command(r.Command)
+		argv, err := values.Expand(r.Command)
 		if err != nil {
 			return nil, fmt.Errorf("the ready command: %w", err)
 		}
-		return func(<-chan struct{}) (child.Waiter, error) {
-			return &child.ExecReady{Reaper: p.reaper, Path: probe.Path, Args: probe.Args, Interval: r.Interval}, nil
+		return func(<-chan struct{}) child.Waiter {
+			return &child.ExecReady{Reaper: p.reaper, Path: argv[0], Args: argv, Interval: r.Interval}
 		}, nil
 	case config.ByDelay:
-		return func(<-chan struct{}) (child.Waiter, error) { return &child.DelayReady{Delay: r.Delay}, nil }, nil
+		return func(<-chan struct{}) child.Waiter { return &child.DelayReady{Delay: r.Delay} }, nil
 	}
-	return func(notified <-chan struct{}) (child.Waiter, error) { return &child.NotifyReady{Ready: notified}, nil }, nil
+	return func(notified <-chan struct{}) child.Waiter { return &child.NotifyReady{Ready: notified} }, nil
 }
 
 // account returns who the service runs as; nil for the supervisor's own user.

@@ -47,11 +47,7 @@ start failed; 2 wrong usage or configuration, or a socket that cannot be opened.
 		// Before anything else: a reload that comes early must not end the supervisor.
 		signals := listenForSignals()
 		defer signals.close()
-		source, err := newSource(path, cmd.Flags(), args)
-		if err != nil {
-			return err
-		}
-		return supervise(source, signals, cmd.ErrOrStderr())
+		return supervise(newSource(path, cmd.Flags(), args), signals, cmd.ErrOrStderr())
 	}
 	return cmd
 }
@@ -68,12 +64,12 @@ func socketOptions() string {
 }
 
 // newSource says where a configuration comes from.
-func newSource(path string, flags *config.FlagSet, args []string) (*config.Source, error) {
+func newSource(path string, flags *config.FlagSet, args []string) *config.Source {
 	dir, err := os.Getwd()
 	if err != nil {
 		dir = "/" // started in a directory that is gone: relative paths in the configuration will say so
 	}
-	return &config.Source{Path: path, Flags: flags, Args: args, WorkingDirectory: dir, Getenv: os.Getenv}, nil
+	return &config.Source{Path: path, Flags: flags, Args: args, WorkingDirectory: dir, Getenv: os.Getenv}
 }
 
 // supervise runs a supervisor from its configuration to its end.

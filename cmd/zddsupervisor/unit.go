@@ -29,10 +29,7 @@ with time limits that follow from the configuration's. Type=notify-reload needs 
 	cmd.Flags().BoolVar(&portable, "portable", false, "for systemd before version 253: Type=notify")
 	config.AddFlags(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		source, err := newSource(path, cmd.Flags(), args)
-		if err != nil {
-			return err
-		}
+		source := newSource(path, cmd.Flags(), args)
 		// The supervisor will find these two in its environment, made by the unit.
 		given := map[string]string{"RUNTIME_DIRECTORY": "/run/of-the-unit", "STATE_DIRECTORY": "/var/lib/of-the-unit"}
 		source.Getenv = func(name string) string {

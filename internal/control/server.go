@@ -59,7 +59,6 @@ type Server struct {
 	service  Service
 	log      *slog.Logger
 	http     *http.Server
-	listener net.Listener
 	serving  sync.WaitGroup
 }
 
@@ -135,7 +134,7 @@ func flock(f *os.File) error {
 
 // Serve answers on a listener, which it takes, in goroutines that Close waits for.
 func Serve(l net.Listener, identity Identity, service Service, log *slog.Logger) *Server {
-	s := &Server{identity: identity, service: service, log: log, listener: l}
+	s := &Server{identity: identity, service: service, log: log}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/status", s.status)
 	mux.HandleFunc("POST /v1/reload", s.reload)

@@ -17,13 +17,11 @@ var errBusy = errors.New("all workers were busy and the queue of due requests wa
 type Client struct {
 	plan   *plan
 	cancel context.CancelFunc
-	done   chan struct{} // closed when all workers are gone
 
-	mu       sync.Mutex
+	board    // done when all workers are gone
 	result   *Result
 	versions map[string]int
 	answered int
-	news     chan struct{} // closed and replaced whenever answered or versions changed
 }
 
 // Start begins to send. It returns at once; the load ends by itself at the bounds of its configuration, or with ctx.
@@ -36,10 +34,9 @@ func Start(ctx context.Context, c Config) (*Client, error) {
 	cl := &Client{
 		plan:     p,
 		cancel:   cancel,
-		done:     make(chan struct{}),
 		result:   &Result{Begin: time.Now(), Examples: map[Kind]string{}},
 		versions: map[string]int{},
-		news:     make(chan struct{}),
+		board:    newBoard(),
 	}
 	due := make(chan time.Time, maxQueue)
 	var workers sync.WaitGroup
@@ -82,34 +79,6 @@ func (cl *Client) Answered(ctx context.Context, n int) error {
 // Version blocks until version has answered a request. Its error is ctx's, or [ErrEnded].
 func (cl *Client) Version(ctx context.Context, version string) error {
 	return cl.await(ctx, func() bool { _, ok := cl.versions[version]; return ok })
-}
-
-// ErrEnded means that the load was over before that happened which was waited for.
-var ErrEnded = errors.New("the load ended first")
-
-func (cl *Client) await(ctx context.Context, condition func() bool) error {
-	for {
-		cl.mu.Lock()
-		ok, news := condition(), cl.news
-		cl.mu.Unlock()
-		if ok {
-			return nil
-		}
-		select {
-		case <-news:
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-cl.done:
-			// The last answer may have come between the look and now.
-			cl.mu.Lock()
-			ok = condition()
-			cl.mu.Unlock()
-			if ok {
-				return nil
-			}
-			return ErrEnded
-		}
-	}
 }
 
 // schedule says when requests fall due, until ctx ends or all are spent.
@@ -211,6 +180,5 @@ func (cl *Client) record(due, start time.Time, a answer) {
 		r.Examples[a.kind] = a.err.Error()
 	}
 	r.Requests = append(r.Requests, q)
-	close(cl.news)
-	cl.news = make(chan struct{})
+	cl.changedLocked()
 }

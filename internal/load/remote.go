@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
-	"sync"
 	"time"
 )
 
@@ -58,11 +57,9 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 type Remote struct {
 	cmd   *exec.Cmd
 	stdin io.Closer
-	done  chan struct{} // closed when the process's output has ended
 
-	mu       sync.Mutex
+	board    // done when the process's output has ended
 	versions map[string]bool
-	news     chan struct{}
 	result   *Result
 	err      error
 }
@@ -84,7 +81,7 @@ func StartRemote(cmd *exec.Cmd, c Config) (*Remote, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start load client: %w", err)
 	}
-	r := &Remote{cmd: cmd, stdin: stdin, done: make(chan struct{}), versions: map[string]bool{}, news: make(chan struct{})}
+	r := &Remote{cmd: cmd, stdin: stdin, board: newBoard(), versions: map[string]bool{}}
 	go func() {
 		defer close(r.done)
 		r.follow(stdout, c.FirstAnswer)
@@ -114,8 +111,7 @@ func (r *Remote) follow(out io.Reader, first func(string, time.Time)) {
 		switch {
 		case e.Version != "":
 			r.versions[e.Version] = true
-			close(r.news)
-			r.news = make(chan struct{})
+			r.changedLocked()
 		case e.Result != nil:
 			r.result = e.Result
 		default:
@@ -135,28 +131,15 @@ func (r *Remote) Versions(ctx context.Context, n int) error {
 	return r.await(ctx, func() bool { return len(r.versions) >= n })
 }
 
+// await is the board's, with the reason why the process has ended.
 func (r *Remote) await(ctx context.Context, condition func() bool) error {
-	for {
+	err := r.board.await(ctx, condition)
+	if errors.Is(err, ErrEnded) {
 		r.mu.Lock()
-		ok, news := condition(), r.news
-		r.mu.Unlock()
-		if ok {
-			return nil
-		}
-		select {
-		case <-news:
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-r.done:
-			r.mu.Lock()
-			ok, err := condition(), r.err
-			r.mu.Unlock()
-			if ok {
-				return nil
-			}
-			return errors.Join(ErrEnded, err)
-		}
+		defer r.mu.Unlock()
+		err = errors.Join(err, r.err)
 	}
+	return err
 }
 
 // Stop ends the load and its process, and returns what came of it. It blocks until the requests under way are answered or timed out.
