@@ -52,6 +52,18 @@ func (p *Process) Signal(sig unix.Signal) error {
 // our child, has been waited for.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
+// Exiting reports whether the process has ended or is about to: the kernel is
+// taking it apart. Its descriptors may be closed already while Done is not.
+func (p *Process) Exiting() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+	}
+	st, err := readStat(p.id.pid)
+	return err != nil || st.start != p.id.start || st.exiting
+}
+
 // Exit returns how the process ended. Before Done is closed, and for a process
 // that is not our child, that is not known.
 func (p *Process) Exit() Exit {

@@ -22,8 +22,12 @@ type procStat struct {
 	procID
 	ppid    int
 	session int
+	exiting bool // its first thread has begun to exit: it will not run the program any more
 	dead    bool // a zombie, or less: it does nothing any more
 }
+
+// exitingFlag is PF_EXITING of linux/sched.h: set before the descriptors are closed.
+const exitingFlag = 0x4
 
 // parseStat reads the text of a /proc/PID/stat.
 func parseStat(b []byte) (procStat, error) {
@@ -48,6 +52,10 @@ func parseStat(b []byte) (procStat, error) {
 			return procStat{}, fmt.Errorf("field %d: %w", field, err)
 		}
 	}
+	flags, err := strconv.ParseUint(string(rest[9-3]), 10, 64)
+	if err != nil {
+		return procStat{}, fmt.Errorf("field 9: %w", err)
+	}
 	start, err := strconv.ParseUint(string(rest[22-3]), 10, 64)
 	if err != nil {
 		return procStat{}, fmt.Errorf("field 22: %w", err)
@@ -59,6 +67,7 @@ func parseStat(b []byte) (procStat, error) {
 		procID:  procID{pid: pid, start: start},
 		ppid:    numbers[0],
 		session: numbers[1],
+		exiting: flags&exitingFlag != 0,
 		dead:    (state == 'Z' || state == 'X' || state == 'x') && threads <= 1,
 	}, nil
 }

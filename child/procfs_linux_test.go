@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -32,6 +33,10 @@ func TestParseStat(t *testing.T) {
 		if err != nil || st != want {
 			t.Errorf("%q: %+v, %v; want %+v", test.line, st, err, want)
 		}
+	}
+	going := strings.Replace(statLine("svc", "R", 1), " 4194560 ", " 4194564 ", 1)
+	if st, err := parseStat([]byte(going)); err != nil || !st.exiting || st.dead {
+		t.Errorf("%q: %+v, %v; want it to be exiting", going, st, err)
 	}
 	for _, line := range []string{"", "123", "123 (svc", "(svc) S 1", "x (svc) S 1 2 3", "123 (svc) S 1 2 3", ") 1 (", statLine("svc", "SS", 1), statLine("svc", "S", 1)[:50]} {
 		if st, err := parseStat([]byte(line)); err == nil {

@@ -262,7 +262,7 @@ func (s *Supervisor) warm(parent context.Context, h *handoff, st *step) work {
 		} else if err != nil {
 			err = fmt.Errorf("generation %d: %w", g.number, err)
 		} else {
-			err = s.holdsItsSockets(g)
+			err = s.holdsItsSockets(ctx, g)
 		}
 		return func() { g.ready = time.Now() }, err
 	}
@@ -270,12 +270,19 @@ func (s *Supervisor) warm(parent context.Context, h *handoff, st *step) work {
 
 // holdsItsSockets looks whether a generation that says it is ready can be: clients of one that has closed its sockets
 // would wait for ever. One that has closed some of them is told of in the log.
-func (s *Supervisor) holdsItsSockets(g *generation) error {
+func (s *Supervisor) holdsItsSockets(ctx context.Context, g *generation) error {
 	held, known, err := g.process.Tree().Holds(g.inodes)
 	if err != nil || !known || len(held) == 0 {
 		return err
 	}
 	if !slices.Contains(held, true) {
+		if g.process.Exiting() { // the kernel has closed them, and not the service
+			select {
+			case <-g.process.Done():
+				return errors.New(g.earlyExit())
+			case <-ctx.Done(): // its other threads run on
+			}
+		}
 		return fmt.Errorf("generation %d says that it is ready, but has closed the sockets that it was given (they are its descriptors from 3 on)", g.number)
 	}
 	for i, ok := range held {
