@@ -28,6 +28,9 @@ func (l *loader) complete() {
 	if c.Directory == "" {
 		c.Directory = l.source.WorkingDirectory
 	}
+	l.completeReady()
+	l.completeProbe()
+	l.completeCanary()
 	for _, d := range directories() {
 		dir := d.configured(c)
 		if *dir != "" {
@@ -49,36 +52,11 @@ func (l *loader) check() {
 		return // told already, and the rest would follow from it
 	}
 	l.checkReady()
+	l.checkProbe()
+	l.checkCanary()
 	l.checkUser()
 	l.checkEnvironmentFiles()
 	l.checkPlaceholders(l.checkReleases())
-}
-
-// checkReady refuses keys of another way to get ready: most likely ready.by was
-// forgotten. Only where it came from a flag the file may have them left over.
-func (l *loader) checkReady() {
-	r := l.draft.Ready
-	by := l.places["ready.by"]
-	for _, only := range []struct {
-		key string
-		way ReadyBy
-	}{{"ready.fd", ByFD}, {"ready.command", ByExec}, {"ready.interval", ByExec}, {"ready.delay", ByDelay}} {
-		at, given := l.places[only.key]
-		if given && r.By != only.way && (by.flag == "" || at.flag != "") {
-			l.report(at, only.key, "is only for ready.by = %q, but that is %q", only.way, r.By)
-		}
-	}
-	last := firstFD + len(l.draft.Sockets)
-	switch {
-	case r.By == ByExec && len(r.Command) == 0:
-		l.reportKey("ready.by", "is %q, but there is no ready.command", r.By)
-	case r.By == ByDelay && r.Delay >= r.Timeout:
-		l.reportKey("ready.delay", "is %v, which is not within the ready.timeout of %v", r.Delay, r.Timeout)
-	case r.By == ByFD && r.FD != 0 && r.FD != last:
-		l.reportKey("ready.fd", "is %d, but the first descriptor after the sockets is %d; leave it out and write {fd:%s} in the command", r.FD, last, readyFD)
-	case r.By == ByFD && readyIsTaken(l.draft.Sockets):
-		l.reportKey("ready.by", "is %q, for which {fd:%s} is needed; give the socket of that name another one", r.By, readyFD)
-	}
 }
 
 func (l *loader) checkUser() {
@@ -136,7 +114,7 @@ func (l *loader) checkReleases() string {
 func (l *loader) checkPlaceholders(release string) {
 	c := &l.draft
 	values := c.Values(1, release)
-	if c.Sockets == nil && len(l.sockets) > 0 {
+	if !l.whole {
 		return // with something wrong about the sockets their names are not known
 	}
 	for _, command := range []struct {

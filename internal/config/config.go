@@ -56,8 +56,11 @@ type Config struct {
 	// check.
 	Check Check
 
-	Ready Ready
-	Drain Drain
+	Ready   Ready
+	Probe   Probe
+	Handoff Handoff
+	Settle  Settle
+	Drain   Drain
 
 	// Watchdog is how often the service must say WATCHDOG=1; 0 means that it
 	// need not.
@@ -100,8 +103,18 @@ type Ready struct {
 	// ready, with ByFD: the first one after the sockets, or 0 if it was left out.
 	FD int
 
-	// Command is run every Interval until it succeeds. Only used with ByExec.
-	Command  []string
+	// Path and Host are what is asked for, with ByHTTP. An empty Host stands for
+	// the socket's address.
+	Path, Host string
+
+	// Socket is the name of the one of Sockets that is asked. Only used with
+	// ByHTTP and ByAccept.
+	Socket string
+
+	// Command is run until it succeeds. Only used with ByExec.
+	Command []string
+
+	// Interval is the time between two attempts of ByHTTP, ByAccept and ByExec.
 	Interval time.Duration
 
 	// Delay is only used with ByDelay.
@@ -114,12 +127,47 @@ type ReadyBy string
 const (
 	ByNotify ReadyBy = "notify" // READY=1 on the notify socket
 	ByFD     ReadyBy = "fd"     // a newline on a descriptor
+	ByHTTP   ReadyBy = "http"   // it answers a request, with a status of 2xx or 3xx
+	ByAccept ReadyBy = "accept" // it accepts a connection
 	ByExec   ReadyBy = "exec"   // a command succeeds
 	ByDelay  ReadyBy = "delay"  // some time has passed
 )
 
+// Probe is a request that a new generation must answer before clients get to it,
+// and from then on until the old one is drained. Without a path there is none.
+type Probe struct {
+	Path, Host string        // an empty Host stands for the socket's address
+	Socket     string        // the name of the one of Config.Sockets that is asked
+	Status     int           // the status it must have; 0 takes any of 2xx and 3xx
+	Count      int           // how many in a row must succeed before clients get there
+	Timeout    time.Duration // of each request; never 0
+	Interval   time.Duration // between two of them during canary and soak; never 0
+}
+
+// Handoff says how new connections move from the old generation to the new one.
+type Handoff struct {
+	// Canary are the steps in which they move, before the new one gets all. The
+	// shares grow. Empty moves all at once.
+	Canary []CanaryStep
+	// Soak is how long the old one stays in reach after that.
+	Soak time.Duration
+}
+
+// A CanaryStep is a time in which the new generation gets a part of the new
+// connections.
+type CanaryStep struct {
+	Share float64 // more than 0 and less than 1, which is all
+	Time  time.Duration
+}
+
+// Settle says how long a handoff waits for the old generation to be quiet.
+type Settle struct {
+	Max time.Duration // 0 does not wait
+}
+
 // Drain says how an old generation is stopped.
 type Drain struct {
+	Linger      time.Duration // before Signal, for its connections to end by themselves
 	Signal      unix.Signal   // asks its main process to finish and exit
 	Timeout     time.Duration // after which its whole tree is killed; 0 kills at once
 	Generations int           // how many may drain at once; past that the oldest is killed

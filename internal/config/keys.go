@@ -1,6 +1,7 @@
 package config
 
 import (
+	"slices"
 	"strings"
 	"time"
 )
@@ -46,7 +47,7 @@ const socketTable = "socket"
 
 // Keys returns every key, in the order in which they are explained best.
 func Keys() []Key {
-	return append(serviceKeys(), append(socketKeys(), handoffKeys()...)...)
+	return slices.Concat(serviceKeys(), socketKeys(), startKeys(), handoffKeys())
 }
 
 func serviceKeys() []Key {
@@ -118,72 +119,6 @@ func serviceKeys() []Key {
 			Name: "state-directory", Kind: Path, set: path(func(c *draft) *string { return &c.StateDirectory }),
 			Doc: `Directory of what must outlive a reboot. The default is STATE_DIRECTORY, as systemd sets it; ` +
 				`else zddsupervisor/NAME in /var/lib for root, and in XDG_STATE_HOME or ~/.local/state for others.`,
-		},
-	}
-}
-
-func handoffKeys() []Key {
-	return []Key{
-		{
-			Name: "mode", Kind: Text, set: text(func(c *draft) *string { return (*string)(&c.mode) }),
-			Doc: `How the generations share the sockets that do not say so themselves: "shared". The default goes by the kind of socket.`,
-		},
-		{
-			Name: "check.command", Kind: Command, set: words(func(c *draft) *[]string { return &c.Check.Command }),
-			Doc: `A command that is run before a new generation is started, such as "nginx -t". If it fails, nothing is started.`,
-		},
-		{
-			Name: "check.timeout", Kind: Duration, Default: "30s", set: duration(func(c *draft) *time.Duration { return &c.Check.Timeout }, 1),
-			Doc: `How long the check may take.`,
-		},
-		{
-			Name: "ready.by", Kind: Text, Default: string(ByNotify), set: choice(func(c *draft) *ReadyBy { return &c.Ready.By }, ByNotify, ByFD, ByExec, ByDelay),
-			Doc: `How a new generation shows that it is ready: "notify", "fd", "exec" or "delay". "notify": it sends READY=1 to NOTIFY_SOCKET. ` +
-				`"fd": it writes a newline to the descriptor {fd:ready}. "exec": ready.command succeeds. ` +
-				`"delay": ready.delay has passed, which is no more than a guess.`,
-		},
-		{
-			Name: "ready.timeout", Kind: Duration, Default: "90s", set: duration(func(c *draft) *time.Duration { return &c.Ready.Timeout }, 1),
-			Doc: `How long a new generation may take to get ready. After that it is killed, and the old one stays.`,
-		},
-		{
-			Name: "ready.fd", Kind: Number, set: number(func(c *draft) *int { return &c.Ready.FD }, 3, 1<<20),
-			Doc: `The descriptor that the service writes to with ready.by = "fd", for a command line that must have it in digits. ` +
-				`It is always the first one after the sockets: 3 plus their number.`,
-		},
-		{
-			Name: "ready.command", Kind: Command, set: words(func(c *draft) *[]string { return &c.Ready.Command }),
-			Doc: `The command of ready.by = "exec". It is run again and again until it succeeds. It must not ask the service's own address: ` +
-				`while both versions accept from one socket, the old one answers there. Ask something that only the new one has, ` +
-				`such as a file with {generation} in its name.`,
-		},
-		{
-			Name: "ready.interval", Kind: Duration, Default: "1s", set: duration(func(c *draft) *time.Duration { return &c.Ready.Interval }, 1),
-			Doc: `How long to wait between two runs of ready.command.`,
-		},
-		{
-			Name: "ready.delay", Kind: Duration, Default: "1s", set: duration(func(c *draft) *time.Duration { return &c.Ready.Delay }, 0),
-			Doc: `How long ready.by = "delay" waits.`,
-		},
-		{
-			Name: "drain.signal", Kind: Signal, Default: "SIGTERM", set: setDrainSignal,
-			Doc: `Signal that asks an old generation to finish what it has begun and exit. Only its main process gets it.`,
-		},
-		{
-			Name: "drain.timeout", Kind: Duration, Default: "30s", set: duration(func(c *draft) *time.Duration { return &c.Drain.Timeout }, 0),
-			Doc: `How long an old generation may take to exit. After that all its processes are killed.`,
-		},
-		{
-			Name: "drain.generations", Kind: Number, Default: "4", set: number(func(c *draft) *int { return &c.Drain.Generations }, 1, 1000),
-			Doc: `How many old generations may drain at the same time. Past that the oldest is killed.`,
-		},
-		{
-			Name: "releases.directory", Kind: Path, set: path(func(c *draft) *string { return &c.Releases.Directory }),
-			Doc: `Directory with one directory for each release of the service. Goes with releases.current.`,
-		},
-		{
-			Name: "releases.current", Kind: Path, set: path(func(c *draft) *string { return &c.Releases.Current }),
-			Doc: `Symbolic link to the release that the next generation runs.`,
 		},
 	}
 }

@@ -91,7 +91,7 @@ environment-file = ["env", "-missing"]
 user = "`+me.Uid+`"
 group = "`+me.Gid+`"
 umask = "0027"
-mode = "shared"
+mode = "steered"
 cgroup = "off"
 watchdog = "10s"
 fail-fast = true
@@ -109,12 +109,17 @@ core = "0:infinity"
 [[socket]]
 name = "http"
 listen = "tcp://127.0.0.1:8080"
+mode = "shared"
 backlog = 0x10
 
 [[socket]]
 listen = "unix:///run/a&b?.sock?owner=root"
 permissions = "0660"
 group = "root"
+
+[[socket]]
+name = "admin"
+listen = "tcp4://:8081"
 
 [check]
 command = ["app", "--check"]
@@ -129,7 +134,25 @@ command = [
 ]
 interval = "200ms"
 
+[probe]
+path = "/health?deep=1"
+host = "app.example.org"
+status = 204
+count = 3
+timeout = "1s"
+interval = "500ms"
+socket = "admin"
+
+[handoff]
+canary = "2.5%:30s, 50%"
+canary-time = "1m"
+soak = "2m"
+
+[settle]
+max = "500ms"
+
 [drain]
+linger = "20s"
 signal = "quit"
 timeout = "0s"
 generations = 2
@@ -158,12 +181,16 @@ current = "../current"
 		},
 		Sockets: []fdpass.Spec{
 			{Name: "http", Network: fdpass.TCP, Address: "127.0.0.1:8080", Backlog: 16, Mode: fdpass.Shared},
-			{Name: "unix-/run/a&b?.sock", Network: fdpass.Unix, Address: "/run/a&b?.sock", Permissions: 0o660, Owner: "root", Group: "root", Mode: fdpass.Shared},
+			{Name: "unix-/run/a&b?.sock", Network: fdpass.Unix, Address: "/run/a&b?.sock", Permissions: 0o660, Owner: "root", Group: "root"},
+			{Name: "admin", Network: fdpass.TCP4, Address: ":8081"},
 		},
-		Places:           []string{path + ":26: socket.listen", path + ":30: socket.listen"},
+		Places:           []string{path + ":26: socket.listen", path + ":31: socket.listen", path + ":37: socket.listen"},
 		Check:            Check{Command: []string{"app", "--check"}, Timeout: 5 * time.Second},
-		Ready:            Ready{By: ByExec, Timeout: time.Minute, Command: []string{"curl", "-f"}, Interval: 200 * time.Millisecond, Delay: time.Second},
-		Drain:            Drain{Signal: unix.SIGQUIT, Timeout: 0, Generations: 2},
+		Ready:            Ready{By: ByExec, Timeout: time.Minute, Path: "/", Command: []string{"curl", "-f"}, Interval: 200 * time.Millisecond, Delay: time.Second},
+		Probe:            Probe{Path: "/health?deep=1", Host: "app.example.org", Socket: "admin", Status: 204, Count: 3, Timeout: time.Second, Interval: 500 * time.Millisecond},
+		Handoff:          Handoff{Canary: []CanaryStep{{0.025, 30 * time.Second}, {0.5, time.Minute}}, Soak: 2 * time.Minute},
+		Settle:           Settle{Max: 500 * time.Millisecond},
+		Drain:            Drain{Linger: 20 * time.Second, Signal: unix.SIGQUIT, Timeout: 0, Generations: 2},
 		Watchdog:         10 * time.Second,
 		Releases:         Releases{Directory: etc + "/../releases", Current: etc + "/../current"},
 		Cgroup:           CgroupOff,
@@ -187,7 +214,9 @@ func TestLoadDefaults(t *testing.T) {
 		Command:          []string{"bin/app", "-x", "--name", "y"},
 		Directory:        "/work",
 		Check:            Check{Timeout: 30 * time.Second},
-		Ready:            Ready{By: ByNotify, Timeout: 90 * time.Second, Interval: time.Second, Delay: time.Second},
+		Ready:            Ready{By: ByNotify, Timeout: 90 * time.Second, Path: "/", Interval: time.Second, Delay: time.Second},
+		Probe:            Probe{Count: 1, Timeout: 5 * time.Second, Interval: time.Second},
+		Settle:           Settle{Max: 2 * time.Second},
 		Drain:            Drain{Signal: unix.SIGTERM, Timeout: 30 * time.Second, Generations: 4},
 		Cgroup:           CgroupAuto,
 		RuntimeDirectory: "/run/x",
@@ -222,20 +251,24 @@ watchdog = "1s"
 fail-fast = true
 runtime-directory = "r"
 state-directory = "s"
-mode = "shared"
+mode = "steered"
 socket = [ { listen = ":1", name = "one", backlog = 5 }, { listen = "udp://:1" } ]
 check = { command = ["x", "a b", "", "'"], timeout = "2s" }
 ready = { by = "fd", fd = 5, timeout = "3s" }
-drain = { signal = "SIGUSR1", timeout = "4s", generations = 1 }
+probe = { path = "/p", host = "h:1", status = 200, count = 2, timeout = "5s", interval = "6s", socket = "one" }
+handoff = { canary = "5%", canary-time = "7s", soak = "8s" }
+settle = { max = "0s" }
+drain = { linger = "9s", signal = "SIGUSR1", timeout = "4s", generations = 1 }
 releases = { directory = "releases", current = "current" }
 `)
 	fromFile := source(t, path)
 	fromFlags := source(t, "",
 		"--name=n", "--directory=d", "--environment=A=1", "--environment=B=2=3", "--environment-file=env", "--environment-file=-no",
 		"--user=root", "--group=root", "--umask=77", "--limits=nofile=1:2", "--limits", "core=3", "--cgroup=off", "--watchdog=1s", "--fail-fast",
-		"--runtime-directory=r", "--state-directory=s", "--mode=shared", "--listen=one=:1?backlog=5", "--listen=udp://:1",
+		"--runtime-directory=r", "--state-directory=s", "--mode=steered", "--listen=one=:1?backlog=5", "--listen=udp://:1",
 		`--check-command=x 'a b' "" \'`, "--check-timeout=2s", "--ready-by=fd", "--ready-fd=5", "--ready-timeout=3s",
-		"--drain-signal=SIGUSR1", "--drain-timeout=4s", "--drain-generations=1", "--releases-directory=releases", "--releases-current=current",
+		"--probe-path=/p", "--probe-host=h:1", "--probe-status=200", "--probe-count=2", "--probe-timeout=5s", "--probe-interval=6s", "--probe-socket=one",
+		"--handoff-canary=5%", "--handoff-canary-time=7s", "--handoff-soak=8s", "--settle-max=0s", "--drain-linger=9s", "--drain-signal=SIGUSR1", "--drain-timeout=4s", "--drain-generations=1", "--releases-directory=releases", "--releases-current=current",
 		"--", "c", "a b")
 	fromFlags.WorkingDirectory = dir
 	want, got := load(t, fromFile), load(t, fromFlags)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/zddsupervisor/zddsupervisor/fdpass"
 	"github.com/zddsupervisor/zddsupervisor/internal/suggest"
@@ -12,7 +13,8 @@ import (
 // A draft is a configuration that is being put together.
 type draft struct {
 	Config
-	mode fdpass.Mode // of the sockets that do not say so themselves
+	mode       fdpass.Mode   // of the sockets that do not say so themselves
+	canaryTime time.Duration // of the steps that do not say so themselves
 }
 
 // A place is where a value comes from. The zero place is that of defaults.
@@ -33,6 +35,7 @@ type loader struct {
 	sockets  []socketText
 	problems Problems
 	read     bool   // the file could be read and parsed
+	whole    bool   // the sockets of draft are all that were asked for
 	refused  string // a table below which nothing is looked at
 }
 

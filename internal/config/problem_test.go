@@ -35,7 +35,7 @@ func TestProblems(t *testing.T) {
 		"unknown in table":    {file: ok + "[ready]\ntimout = '1s'", want: `FILE:3: unknown key "ready.timout" (did you mean "ready.timeout"?)`},
 		"missing table":       {file: ok + "signal = 'SIGTERM'", want: `FILE:2: unknown key "signal" (did you mean "drain.signal"?)`},
 		"unknown table":       {file: ok + "[redy]\n", want: `FILE:2: unknown table [redy] (did you mean "ready"?)`},
-		"later feature":       {file: ok + "[handoff]\nsettle = '1s'", want: `FILE:2: unknown table [handoff]`},
+		"in other table":      {file: ok + "[handoff]\nlinger = '1s'", want: `FILE:3: unknown key "handoff.linger"`},
 		"dotted unknown":      {file: ok + "ready.buy = 'fd'", want: `FILE:2: unknown key "ready.buy" (did you mean "ready.by"?)`},
 		"in inline table":     {file: ok + "ready = { buy = 'fd' }", want: `FILE:2: unknown key "ready.buy" (did you mean "ready.by"?)`},
 		"in deep table":       {file: ok + "[ready.x]\ny = 1", want: `FILE:2: unknown table [ready.x] (did you mean "ready"?)`},
@@ -73,8 +73,7 @@ func TestProblems(t *testing.T) {
 		"signal":            {file: ok + "drain.signal = 'SIGFOO'", want: `FILE:2: drain.signal: "SIGFOO" is not the name of a signal, such as SIGTERM, SIGQUIT or SIGUSR1`},
 		"signal number":     {file: ok + "drain.signal = '15'", want: `FILE:2: drain.signal: "15" is not the name of a signal, such as SIGTERM, SIGQUIT or SIGUSR1`},
 		"no generations":    {file: ok + "drain.generations = 0", want: `FILE:2: drain.generations: "0" is not a whole number from 1 to 1000`},
-		"choice":            {file: ok + "ready.by = 'notfy'", want: `FILE:2: ready.by: "notfy" is not one of ["notify" "fd" "exec" "delay"] (did you mean "notify"?)`},
-		"later choice":      {file: ok + "ready.by = 'http'", want: `FILE:2: ready.by: "http" is not one of ["notify" "fd" "exec" "delay"]`},
+		"choice":            {file: ok + "ready.by = 'notfy'", want: `FILE:2: ready.by: "notfy" is not one of ["notify" "fd" "http" "accept" "exec" "delay"] (did you mean "notify"?)`},
 		"cgroup":            {file: ok + "cgroup = 'on'", want: `FILE:2: cgroup: "on" is not one of ["auto" "off"]`},
 		"empty text":        {file: ok + "user = ''", want: `FILE:2: user: must not be empty`},
 		"empty path":        {file: ok + "directory = ''", want: `FILE:2: directory: must not be empty`},
@@ -101,7 +100,7 @@ func TestProblems(t *testing.T) {
 		"name twice":               {file: ok + "[[socket]]\nname = 'a'\nlisten = ':1'\n[[socket]]\nlisten = ':2'\nname = 'a'", want: `FILE:7: socket.name: the name "a" is `},
 		"address twice":            {file: ok + "[[socket]]\nname = 'a'\nlisten = ':1'\n[[socket]]\nlisten = 'tcp://0.0.0.0:1'\nname = 'b'", want: `FILE:6: socket.listen: the address is taken `},
 		"several sockets":          {file: ok + "socket = [{listen = 'x'}, {listen = ':1'},\n {listen = 'y'}]", want: "FILE:2: socket.listen: \"x\" has no port; \nFILE:3: socket.listen: \"y\" has no port; "},
-		"mode":                     {file: ok + "mode = 'steerd'\n[[socket]]\nlisten = ':1'", want: `FILE:2: mode: `},
+		"mode":                     {file: ok + "mode = 'steerd'\n[[socket]]\nlisten = ':1'", want: `FILE:2: mode: "steerd" is not one of ["steered" "shared"] (did you mean "steered"?)`},
 		"listen flag":              {file: ok, args: []string{"--listen", "a=:1?backlog=x", "--listen", "b=:2"}, want: `--listen: "a=:1?backlog=x": option `},
 		"listen flag twice":        {file: ok, args: []string{"--listen", ":1", "--listen", ":1"}, want: `--listen: ":1": the name "tcp-1" is `},
 		"bad under a flag":         {file: ok + "[[socket]]\nlisten = 'x'", args: []string{"--listen", ":1"}, want: `FILE:3: socket.listen: "x" `},
@@ -121,6 +120,68 @@ func TestProblems(t *testing.T) {
 		"directory alone":   {file: ok + "releases.directory = 'releases'", want: `FILE:2: releases.directory: needs releases.current to be set too`},
 		"current elsewhere": {file: ok + "[releases]\ndirectory = 'releases'\ncurrent = 'current'", want: `FILE:4: releases.current: the current release cannot be told: DIR/current points to DIR/elsewhere, which is not in DIR/releases`},
 		"no current":        {file: ok + "[releases]\ndirectory = 'releases'\ncurrent = 'none'", want: `FILE:4: releases.current: the current release cannot be told: DIR/none: no such file or directory`},
+
+		// Requests.
+		"relative path":            {file: ok + "[[socket]]\nname = 'http'\nlisten = ':1'\n[probe]\npath = 'health'", want: `FILE:6: probe.path: "health" is not a path; it must begin with "/"`},
+		"path with a space":        {file: ok + "[[socket]]\nname = 'http'\nlisten = ':1'\n[probe]\npath = '/a b'", want: `FILE:6: probe.path: "/a b" has a character that cannot be sent; write it as in a URL, %20 for a space`},
+		"path with an end of line": {file: ok + "[[socket]]\nname = 'http'\nlisten = ':1'\n[ready]\nby = 'http'\npath = \"/\\r\\nX: y\"", want: `FILE:7: ready.path: "/\r\nX: y" has a character that cannot be sent; write it as in a URL, %20 for a space`},
+		"path with a fragment":     {file: ok + "[[socket]]\nlisten = ':1'\n[probe]\npath = '/a#b'", want: `FILE:5: probe.path: "/a#b" has a character that cannot be sent; write it as in a URL, %20 for a space`},
+		"path that ends early":     {file: ok + "[[socket]]\nname = 'http'\nlisten = ':1'\n[probe]\npath = '/%2'", want: `FILE:6: probe.path: "/%2" is not a path: invalid URL escape "%2"`},
+		"host with a path":         {file: ok + "[[socket]]\nname = 'http'\nlisten = ':1'\n[probe]\npath = '/'\nhost = 'a.example/x'", want: `FILE:7: probe.host: "a.example/x" is not a host, such as app.example.org or app.example.org:8080`},
+		"host of a port":           {file: ok + "[[socket]]\nname = 'http'\nlisten = ':1'\n[ready]\nby = 'http'\nhost = ':80'", want: `FILE:7: ready.host: ":80" is not a host, such as app.example.org or app.example.org:8080`},
+		"empty host":               {file: ok + "[[socket]]\nname = 'http'\nlisten = ':1'\n[ready]\nby = 'http'\nhost = ''", want: `FILE:7: ready.host: "" is not a host, such as app.example.org or app.example.org:8080`},
+		"status":                   {file: ok + "[[socket]]\nname = 'http'\nlisten = ':1'\n[probe]\npath = '/'\nstatus = 99", want: `FILE:7: probe.status: "99" is not a whole number from 100 to 599`},
+		"status in quotes":         {file: ok + "[[socket]]\nname = 'http'\nlisten = ':1'\n[probe]\npath = '/'\nstatus = '2xx'", want: `FILE:7: probe.status: is a string, but must be a whole number without quotes`},
+		"no probes":                {file: ok + "[[socket]]\nname = 'http'\nlisten = ':1'\n[probe]\npath = '/'\ncount = 0", want: `FILE:7: probe.count: "0" is not a whole number from 1 to 1000`},
+		"no time for a probe": {file: ok + "[[socket]]\nname = 'http'\nlisten = ':1'\n[probe]\npath = '/'\ntimeout = '0s'\ninterval = '0s'", want: `FILE:7: probe.timeout: must be more than nothing
+FILE:8: probe.interval: must be more than nothing`},
+		"probe without a path": {file: ok + "[[socket]]\nname = 'http'\nlisten = ':1'\n[probe]\ncount = 2\nsocket = 'x'", want: `FILE:6: probe.count: is only for a probe, and there is no probe.path
+FILE:7: probe.socket: is only for a probe, and there is no probe.path`},
+		"flag of no probe": {file: ok + "[[socket]]\nname = 'http'\nlisten = ':1'\n", args: []string{"--probe-status=200"}, want: `--probe-status: is only for a probe, and there is no probe.path`},
+		"forgot http": {file: ok + "[[socket]]\nname = 'http'\nlisten = ':1'\n[ready]\npath = '/'\nhost = 'a'\nsocket = 'http'\ninterval = '1s'", want: `FILE:6: ready.path: is only for ready.by = "http", but that is "notify"
+FILE:7: ready.host: is only for ready.by = "http", but that is "notify"
+FILE:8: ready.socket: is only for ready.by = "http" or "accept", but that is "notify"
+FILE:9: ready.interval: is only for ready.by = "http" or "accept" or "exec", but that is "notify"`},
+		"path for accept": {file: ok + "[[socket]]\nname = 'http'\nlisten = ':1'\n[ready]\nby = 'accept'\npath = '/'", want: `FILE:7: ready.path: is only for ready.by = "http", but that is "accept"`},
+
+		// Sockets that can be steered.
+		"http without a socket":     {file: ok + "ready.by = 'http'", want: `FILE:2: ready.by: is "http", which needs a socket that can be steered, and there is none; add one on tcp without mode = "shared" and reuseport = true, or one of systemd with mode = "steered"`},
+		"accept on a shared socket": {file: ok + "ready.by = 'accept'\n[[socket]]\nlisten = ':1'\nmode = 'shared'", want: `FILE:2: ready.by: is "accept", which needs a socket that can be steered, and there is none; add one on tcp without mode = "shared" and reuseport = true, or one of systemd with mode = "steered"`},
+		"all shared":                {file: ok + "mode = 'shared'\n[[socket]]\nname = 'http'\nlisten = ':1'\n[probe]\npath = '/'", want: `FILE:7: probe.path: needs a socket that can be steered, and there is none; add one on tcp without mode = "shared" and reuseport = true, or one of systemd with mode = "steered"`},
+		"shared by a flag":          {file: ok + "[[socket]]\nname = 'http'\nlisten = ':1'\n[handoff]\ncanary = '5%:1s'", args: []string{"--mode=shared"}, want: `FILE:6: handoff.canary: needs a socket that can be steered, and there is none; add one on tcp without mode = "shared" and reuseport = true, or one of systemd with mode = "steered"`},
+		"reuseport":                 {file: ok + "[[socket]]\nlisten = ':1'\nreuseport = true\n[probe]\npath = '/'", want: `FILE:6: probe.path: needs a socket that can be steered, and there is none; add one on tcp without mode = "shared" and reuseport = true, or one of systemd with mode = "steered"`},
+		"systemd does not say":      {file: ok + "mode = 'steered'\n[[socket]]\nlisten = 'systemd:a'\n[probe]\npath = '/'", want: `FILE:6: probe.path: needs a socket that can be steered, and there is none; add one on tcp without mode = "shared" and reuseport = true, or one of systemd with mode = "steered"`},
+		"unknown socket": {file: ok + "[[socket]]\nname = 'http'\nlisten = ':1'\n[[socket]]\nname = 'adm'\nlisten = '@x'\n[ready]\nby = 'http'\nsocket = 'htp'\n[probe]\npath = '/'\nsocket = 'x'", want: `FILE:10: ready.socket: there is no socket "htp" (did you mean "http"?); there are http, adm
+FILE:13: probe.socket: there is no socket "x"; there are http, adm`},
+		"socket of none":           {file: ok + "[probe]\npath = '/'\nsocket = 'x'", want: `FILE:4: probe.socket: there is no socket "x"; there are no sockets`},
+		"unix socket":              {file: ok + "[[socket]]\nname = 'http'\nlisten = ':1'\n[[socket]]\nname = 'adm'\nlisten = '@x'\n[probe]\npath = '/'\nsocket = 'adm'", want: `FILE:10: probe.socket: the socket "adm" cannot be steered, so that the old generation may get the request; name one on tcp without mode = "shared" and reuseport = true, or one of systemd with mode = "steered"`},
+		"broken socket":            {file: ok + "[[socket]]\nlisten = 'x'\n[ready]\nby = 'http'\n[probe]\npath = '/'\nsocket = 'y'\n[handoff]\ncanary = '5%:1s'", want: `FILE:3: socket.listen: "x" `},
+		"fd after a broken socket": {file: ok + "[[socket]]\nlisten = 'x'\n[ready]\nby = 'fd'\nfd = 4", want: `FILE:3: socket.listen: "x" `},
+		"broken listen flag":       {file: ok + "environment.A = '{fd:a}'\nready.by = 'http'", args: []string{"--listen=x"}, want: `--listen: "x": "x" `},
+
+		// Canaries.
+		"canary, number":              {file: ok + "[[socket]]\nname = 'http'\nlisten = ':1'\n[handoff]\ncanary = '5'", want: `FILE:6: handoff.canary: "5" is not a share in percent; write a share such as "5%", or steps such as "5%:30s, 25%:30s"`},
+		"canary, no number":           {file: ok + "[[socket]]\nname = 'http'\nlisten = ':1'\n[handoff]\ncanary = '%'", want: `FILE:6: handoff.canary: "%" is not a share in percent; write a share such as "5%", or steps such as "5%:30s, 25%:30s"`},
+		"canary, nothing":             {file: ok + "[[socket]]\nname = 'http'\nlisten = ':1'\n[handoff]\ncanary = ''", want: `FILE:6: handoff.canary: "" is not a share in percent; write a share such as "5%", or steps such as "5%:30s, 25%:30s"`},
+		"canary, nothing for anybody": {file: ok + "[[socket]]\nname = 'http'\nlisten = ':1'\n[handoff]\ncanary = '0%'", want: `FILE:6: handoff.canary: "0%" is not between 0% and 100%; write a share such as "5%", or steps such as "5%:30s, 25%:30s"`},
+		"canary, all":                 {file: ok + "[[socket]]\nname = 'http'\nlisten = ':1'\n[handoff]\ncanary = '100%'", want: `FILE:6: handoff.canary: "100%" is not between 0% and 100%; write a share such as "5%", or steps such as "5%:30s, 25%:30s"`},
+		"canary, NaN":                 {file: ok + "[[socket]]\nname = 'http'\nlisten = ':1'\n[handoff]\ncanary = 'nan%'", want: `FILE:6: handoff.canary: "nan%" is not between 0% and 100%; write a share such as "5%", or steps such as "5%:30s, 25%:30s"`},
+		"canary, time without unit":   {file: ok + "[[socket]]\nname = 'http'\nlisten = ':1'\n[handoff]\ncanary = '5%:30'", want: `FILE:6: handoff.canary: "5%:30" does not have a time after its colon; write a share such as "5%", or steps such as "5%:30s, 25%:30s"`},
+		"canary, no time":             {file: ok + "[[socket]]\nname = 'http'\nlisten = ':1'\n[handoff]\ncanary = '5%:'", want: `FILE:6: handoff.canary: "5%:" does not have a time after its colon; write a share such as "5%", or steps such as "5%:30s, 25%:30s"`},
+		"canary, zero time":           {file: ok + "[[socket]]\nname = 'http'\nlisten = ':1'\n[handoff]\ncanary = '5%:0s'", want: `FILE:6: handoff.canary: "5%:0s" does not have a time after its colon; write a share such as "5%", or steps such as "5%:30s, 25%:30s"`},
+		"canary, same share":          {file: ok + "[[socket]]\nname = 'http'\nlisten = ':1'\n[handoff]\ncanary = '5%:1s, 5%:2s'", want: `FILE:6: handoff.canary: "5%:2s" is not more than the step before it; write a share such as "5%", or steps such as "5%:30s, 25%:30s"`},
+		"canary, list":                {file: ok + "[[socket]]\nname = 'http'\nlisten = ':1'\n[handoff]\ncanary = ['5%']", want: `FILE:6: handoff.canary: is a list, but must be a string in quotes`},
+		"canary, no canary-time":      {file: ok + "[[socket]]\nname = 'http'\nlisten = ':1'\n[handoff]\ncanary = '5%:1s, 10%'", want: `FILE:6: handoff.canary: has a step that does not say how long it lasts; write it as in "5%:30s", or set handoff.canary-time`},
+		"canary, wrong and a time":    {file: ok + "[[socket]]\nname = 'http'\nlisten = ':1'\n[handoff]\ncanary = '5'\ncanary-time = '1s'", want: `FILE:6: handoff.canary: "5" is not a share in percent; write a share such as "5%", or steps such as "5%:30s, 25%:30s"`},
+		"canary-time alone":           {file: ok + "[[socket]]\nname = 'http'\nlisten = ':1'\n[handoff]\ncanary-time = '1s'", want: `FILE:6: handoff.canary-time: is only for a canary, and there is no handoff.canary`},
+		"canary-time unused":          {file: ok + "[[socket]]\nname = 'http'\nlisten = ':1'\n[handoff]\ncanary = '5%:1s'\ncanary-time = '1s'", want: `FILE:7: handoff.canary-time: is not used: every step of handoff.canary says itself how long it lasts; leave it out`},
+		"canary-time zero":            {file: ok + "[[socket]]\nname = 'http'\nlisten = ':1'\n[handoff]\ncanary = '5%'\ncanary-time = '0s'", want: `FILE:7: handoff.canary-time: must be more than nothing`},
+		"flag canary-time unused":     {file: ok + "[[socket]]\nname = 'http'\nlisten = ':1'\n", args: []string{"--handoff-canary=5%:1s", "--handoff-canary-time=1s"}, want: `--handoff-canary-time: is not used: every step of handoff.canary says itself how long it lasts; leave it out`},
+
+		// Times of a handoff.
+		"less than no time": {file: ok + "settle.max = '-1s'\nhandoff.soak = '-1s'\ndrain.linger = '-1s'", want: `FILE:2: settle.max: "-1s" is less than nothing
+FILE:3: handoff.soak: "-1s" is less than nothing
+FILE:4: drain.linger: "-1s" is less than nothing`},
 
 		// Placeholders.
 		"unknown fd":          {file: "command = ['app', '{fd:htp}']\n[[socket]]\nname = 'http'\nlisten = ':1'\n[[socket]]\nname = 'adm'\nlisten = ':2'", want: `FILE:1: command: {fd:htp} cannot be replaced: no socket has that name; there are http, adm`},

@@ -103,7 +103,7 @@ func (l *loader) listen() {
 		specs[i].Name = specs[i].FDName()
 		l.draft.Places = append(l.draft.Places, l.problem(texts[i].at, socketTable+".listen", "").place())
 	}
-	l.draft.Sockets = specs
+	l.draft.Sockets, l.whole = specs, true
 }
 
 // parseSockets reads texts, and reports whether there was nothing wrong.
@@ -130,13 +130,10 @@ func (l *loader) parseSocket(text socketText) (spec fdpass.Spec, ok bool) {
 		l.reportSpec(text, err)
 		return spec, false
 	}
-	if spec.Mode != "" {
-		return spec, true
-	}
-	spec.Mode = l.draft.mode
-	if err := spec.Validate(); err != nil {
-		l.reportKey("mode", "%v", err)
-		return spec, false
+	// Steered needs nothing: it is the default of the sockets that can be, and
+	// the others stay shared.
+	if spec.Mode == "" && l.draft.mode == fdpass.Shared {
+		spec.Mode = fdpass.Shared
 	}
 	return spec, true
 }

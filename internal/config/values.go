@@ -100,11 +100,15 @@ func (v Values) replace(name string) (text string, known bool, err error) {
 			return strconv.Itoa(firstFD + i), true, nil
 		}
 	}
-	there := "there are no sockets"
-	if len(v.FDs) > 0 {
-		there = "there are " + strings.Join(v.FDs, ", ")
+	return "", true, fmt.Errorf("{fd:%s} %w: no socket has that name; %s", fd, ErrPlaceholder, thereAre(v.FDs))
+}
+
+// thereAre says which names of sockets there are.
+func thereAre(names []string) string {
+	if len(names) == 0 {
+		return "there are no sockets"
 	}
-	return "", true, fmt.Errorf("{fd:%s} %w: no socket has that name; %s", fd, ErrPlaceholder, there)
+	return "there are " + strings.Join(names, ", ")
 }
 
 // readyIsTaken reports whether a socket has the name of the ready descriptor.

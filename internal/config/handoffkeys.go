@@ -1,0 +1,55 @@
+package config
+
+import "time"
+
+// handoffKeys are the keys of the move from one generation to the next, and of
+// what becomes of the old one.
+func handoffKeys() []Key {
+	return []Key{
+		{
+			Name: "handoff.canary", Kind: Text, set: setCanary,
+			Doc: `Share of the new connections that a new generation gets at first, such as "5%", or steps such as "5%:30s, 25%:30s". ` +
+				`After the last step it gets all of them. A step lasts as long as it says, or else handoff.canary-time. ` +
+				`If the new generation crashes or fails its probe meanwhile, all goes back to the old one. Only sockets that can be steered take part. ` +
+				`The default is that it gets all of them at once.`,
+		},
+		{
+			Name: "handoff.canary-time", Kind: Duration, set: duration(func(c *draft) *time.Duration { return &c.canaryTime }, 1),
+			Doc: `How long a step of handoff.canary lasts that does not say so itself.`,
+		},
+		{
+			Name: "settle.max", Kind: Duration, Default: "2s", set: duration(func(c *draft) *time.Duration { return &c.Settle.Max }, 0),
+			Doc: `How long a handoff waits at most for the kernel to show that nothing is on its way to the old generation any more. ` +
+				`The wait begins when new connections go to the new generation.`,
+		},
+		{
+			Name: "handoff.soak", Kind: Duration, Default: "0s", set: duration(func(c *draft) *time.Duration { return &c.Handoff.Soak }, 0),
+			Doc: `How long the old generation stays up and in reach after the new one has got all new connections. ` +
+				`If the new one crashes or fails its probe in that time, all goes back to the old one.`,
+		},
+		{
+			Name: "drain.linger", Kind: Duration, Default: "0s", set: duration(func(c *draft) *time.Duration { return &c.Drain.Linger }, 0),
+			Doc: `How long to wait, before drain.signal, for the connections of an old generation to end by themselves.`,
+		},
+		{
+			Name: "drain.signal", Kind: Signal, Default: "SIGTERM", set: setDrainSignal,
+			Doc: `Signal that asks an old generation to finish what it has begun and exit. Only its main process gets it.`,
+		},
+		{
+			Name: "drain.timeout", Kind: Duration, Default: "30s", set: duration(func(c *draft) *time.Duration { return &c.Drain.Timeout }, 0),
+			Doc: `How long an old generation may take to exit. After that all its processes are killed.`,
+		},
+		{
+			Name: "drain.generations", Kind: Number, Default: "4", set: number(func(c *draft) *int { return &c.Drain.Generations }, 1, 1000),
+			Doc: `How many old generations may drain at the same time. Past that the oldest is killed.`,
+		},
+		{
+			Name: "releases.directory", Kind: Path, set: path(func(c *draft) *string { return &c.Releases.Directory }),
+			Doc: `Directory with one directory for each release of the service. Goes with releases.current.`,
+		},
+		{
+			Name: "releases.current", Kind: Path, set: path(func(c *draft) *string { return &c.Releases.Current }),
+			Doc: `Symbolic link to the release that the next generation runs.`,
+		},
+	}
+}
