@@ -33,22 +33,22 @@ func (s Spec) newSocket(family int) (*FD, error) {
 	return NewFD(raw), nil
 }
 
-// openInet returns a new internet socket, bound and listening, that the caller
-// owns.
-func (s Spec) openInet(log *slog.Logger) (*FD, error) {
+// bindInet returns a new internet socket, bound and not listening yet, that the
+// caller owns.
+func (s Spec) bindInet(log *slog.Logger) (*FD, error) {
 	targets, err := s.targets()
 	if err != nil {
 		return nil, err
 	}
 	for len(targets) > 1 {
-		fd, err := s.openTarget(targets[0], log)
+		fd, err := s.bind(targets[0], log)
 		if err == nil || !familyMissing(err) {
 			return fd, err
 		}
 		log.Info("the kernel has no IPv6; the socket is IPv4 only", "socket", s.FDName())
 		targets = targets[1:]
 	}
-	return s.openTarget(targets[0], log)
+	return s.bind(targets[0], log)
 }
 
 // familyMissing reports whether the kernel does not know the address family, or
@@ -57,7 +57,9 @@ func familyMissing(err error) bool {
 	return errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EADDRNOTAVAIL)
 }
 
-func (s Spec) openTarget(t target, log *slog.Logger) (fd *FD, err error) {
+// bind returns a new socket bound to t, with all its options, that the caller
+// owns.
+func (s Spec) bind(t target, log *slog.Logger) (fd *FD, err error) {
 	sa, family, err := t.sockaddr()
 	if err != nil {
 		return nil, err
@@ -76,7 +78,7 @@ func (s Spec) openTarget(t target, log *slog.Logger) (fd *FD, err error) {
 	if err := unix.Bind(fd.Raw(), sa); err != nil {
 		return nil, os.NewSyscallError("bind", err)
 	}
-	return fd, s.listen(fd.Raw())
+	return fd, nil
 }
 
 // listen starts to take connections on the bound socket raw, or changes how

@@ -203,23 +203,18 @@ func openHandshakes(raw int) (int, error) {
 	if err != nil {
 		return Unknown, os.NewSyscallError("getsockname", err)
 	}
-	request := make([]byte, inetRequestSize)
-	request[1] = unix.IPPROTO_TCP
-	native.PutUint32(request[4:], 1<<tcpSynRecv|1<<tcpNewSynRecv)
-	id := request[8:] // struct inet_diag_sockid
+	// A handshake has its listener's family, also where the packets are IPv4.
+	var family uint8
+	var port int
 	switch sa := sa.(type) {
 	case *unix.SockaddrInet4:
-		request[0] = unix.AF_INET
-		binary.BigEndian.PutUint16(id, uint16(sa.Port))
+		family, port = unix.AF_INET, sa.Port
 	case *unix.SockaddrInet6:
-		// A handshake has its listener's family, also where the packets are IPv4.
-		request[0] = unix.AF_INET6
-		binary.BigEndian.PutUint16(id, uint16(sa.Port))
+		family, port = unix.AF_INET6, sa.Port
 	default:
 		return Unknown, fmt.Errorf("no TCP address: %T", sa)
 	}
-	native.PutUint32(id[40:], anyCookie)
-	native.PutUint32(id[44:], anyCookie)
+	request := inetRequest(family, uint16(port), 1<<tcpSynRecv|1<<tcpNewSynRecv, 0)
 	count := 0
 	err = diag(unix.NLM_F_DUMP, request, func(payload []byte) error {
 		if len(payload) < inetReplySize {

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/zddsupervisor/zddsupervisor/fdpass"
 )
@@ -84,7 +85,7 @@ func Example() {
 	if err := socket.Cutover(2); err != nil {
 		log.Fatal(err)
 	}
-	if _, err := socket.Settle(context.Background(), 1); err != nil {
+	if _, err := fdpass.Settle(context.Background(), bound, 1, time.Second); err != nil {
 		log.Fatal(err)
 	}
 	if err := socket.Leave(1); err != nil {

@@ -39,7 +39,7 @@ func TestOpenInet(t *testing.T) {
 			if n, err := strconv.Atoi(port); !ok || err != nil || n == 0 {
 				t.Fatalf("Addr = %s, want %sPORT", s.Addr(), test.addr)
 			}
-			if s.Mode() != Shared {
+			if s.Mode() != Steered {
 				t.Errorf("mode %q", s.Mode())
 			}
 			// The address has to be good as a spec: it is what others are told.
@@ -128,7 +128,7 @@ func TestDescriptorFlags(t *testing.T) {
 			if err != nil || (flags&unix.O_NONBLOCK != 0) != want {
 				t.Errorf("%s%s: flags %#x, %v; want non-blocking %v", spec, option, flags, err, want)
 			}
-			for _, fd := range []*FD{fd, s.(*shared).fd} {
+			for _, fd := range []*FD{fd, ownFD(s)} {
 				if flags, err := unix.FcntlInt(uintptr(fd.Raw()), unix.F_GETFD, 0); err != nil || flags&unix.FD_CLOEXEC == 0 {
 					t.Errorf("%s%s: not close-on-exec: %#x, %v", spec, option, flags, err)
 				}
@@ -137,6 +137,14 @@ func TestDescriptorFlags(t *testing.T) {
 			s.Close()
 		}
 	}
+}
+
+// ownFD returns the supervisor's own descriptor of a socket.
+func ownFD(s Socket) *FD {
+	if st, ok := s.(*steered); ok {
+		return st.seats[0].fd
+	}
+	return s.(*shared).fd
 }
 
 func TestSocketOptions(t *testing.T) {

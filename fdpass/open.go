@@ -124,14 +124,20 @@ func (op *opening) stays(b Bound) error {
 
 // open opens the socket of one spec, which has its name.
 func (op *opening) open(s Spec) (Socket, error) {
-	if s.Network == Systemd {
+	var socket Socket
+	var err error
+	switch {
+	case s.Network == Systemd:
 		return op.adopt(s)
+	case s.local():
+		socket, err = openUnix(s, op.log)
+	default:
+		socket, err = openInet(s, op.log)
 	}
-	sh, err := openShared(s, op.log)
 	if err != nil {
 		return nil, op.explain(s, err)
 	}
-	return sh, nil
+	return socket, nil
 }
 
 // adopt takes the next socket of a name that systemd passed in.
@@ -141,11 +147,11 @@ func (op *opening) adopt(s Spec) (Socket, error) {
 		if op.used(fd) {
 			continue
 		}
-		sh, err := adoptShared(s, fd, op.log)
+		socket, err := adopt(s, fd, op.log)
 		if err != nil {
 			return nil, &OpenError{Spec: s, Err: err, Reason: fmt.Sprintf("the descriptor that systemd passed as %q cannot be used: %v", s.Address, err)}
 		}
-		return sh, nil
+		return socket, nil
 	}
 	reason := fmt.Sprintf("systemd passed no socket named %q", s.Address)
 	switch {

@@ -156,12 +156,17 @@ func passed(t *testing.T, texts ...string) (map[string][]*FD, []*FD) {
 		name, _, _ := strings.Cut(text, "=")
 		spec := mustParse(t, text)
 		spec.Name = "" // the names may repeat
-		sh, err := openShared(spec, (&logBuffer{}).logger())
+		var fd *FD
+		var err error
+		// The path stays: systemd's sockets are not ours to clean up.
+		if spec.local() {
+			fd, _, err = spec.openUnix((&logBuffer{}).logger())
+		} else if fd, err = spec.bindInet((&logBuffer{}).logger()); err == nil {
+			err = spec.listen(fd.Raw())
+		}
 		if err != nil {
 			t.Fatalf("%d: %v", i, err)
 		}
-		// The path stays: systemd's sockets are not ours to clean up.
-		fd := sh.fd
 		t.Cleanup(func() { fd.Close() })
 		byName[name] = append(byName[name], fd)
 		order = append(order, fd)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"time"
 
@@ -31,11 +32,13 @@ func (sh *shared) Retire(ctx context.Context) error {
 	if err := sh.use(sh.stopTaking); err != nil {
 		return err
 	}
-	err := sh.drain(ctx)
-	if closeErr := sh.Close(); err == nil {
-		err = closeErr
-	}
-	return err
+	return emptyAndClose(ctx, sh, sh.name(), func() (busy bool, err error) {
+		err = sh.use(func(raw int) error {
+			busy, err = sh.endpoint.busy(raw)
+			return err
+		})
+		return busy, err
+	})
 }
 
 // stopTaking keeps new connections away, as far as the kernel has a way that
@@ -48,46 +51,122 @@ func (sh *shared) stopTaking(raw int) error {
 	}
 	err := dropSYN(raw)
 	if errors.Is(err, unix.EPERM) {
-		sh.sink, err = sh.openSink(raw)
+		err = sh.divert(raw)
 	}
 	if err != nil {
-		// No reason to close at once: what waits can be served all the same.
-		sh.log.Warn("new connections cannot be kept away from a socket that is to be closed; those that come too late may be reset", "socket", sh.spec.FDName(), "error", err)
+		reportTaking(sh.spec, err, sh.log)
 	}
 	return nil
 }
 
-// drain waits until nothing waits in the socket.
-func (sh *shared) drain(ctx context.Context) error {
+// divert sends new connections to a sink.
+func (sh *shared) divert(raw int) (err error) {
+	// A socket that listens already can still be made the first of a group.
+	if err := reusePort.set(raw); err != nil {
+		return err
+	}
+	if sh.sink, err = openSink(sh.spec, sh.endpoint); err != nil {
+		return err
+	}
+	return steering{to: 1}.attach(raw)
+}
+
+// reportTaking tells the log that a socket which retires cannot be kept from
+// taking more. That is no reason to close it at once: what waits can be served.
+func reportTaking(s Spec, err error, log *slog.Logger) {
+	log.Warn("new connections cannot be kept away from a socket that is to be closed; those that come too late may be reset", "socket", s.FDName(), "cause", err)
+}
+
+func (st *steered) Retire(ctx context.Context) error {
+	st.mu.Lock()
+	if err := st.open(); err != nil {
+		st.mu.Unlock()
+		return err
+	}
+	foreign, name := st.foreign(), st.spec.FDName()
+	if !foreign {
+		if err := st.stopTaking(); err != nil {
+			reportTaking(st.spec, err, st.log)
+		}
+	}
+	st.mu.Unlock()
+	if foreign {
+		return st.Close()
+	}
+	return emptyAndClose(ctx, st, name, st.busy)
+}
+
+// stopTaking keeps new connections away from every seat. The caller holds mu.
+func (st *steered) stopTaking() (err error) {
+	for _, s := range st.seats {
+		if err = dropSYN(s.fd.Raw()); err != nil {
+			break
+		}
+	}
+	if !errors.Is(err, unix.EPERM) {
+		return err
+	}
+	if st.sink, err = openSink(st.spec, st.endpoint); err != nil {
+		return err
+	}
+	return st.steer()
+}
+
+// busy reports whether anything waits in a seat or is about to.
+func (st *steered) busy() (bool, error) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if err := st.open(); err != nil {
+		return false, err
+	}
+	for _, s := range st.seats {
+		if busy, err := st.endpoint.busy(s.fd.Raw()); busy || err != nil {
+			return busy, err
+		}
+	}
+	return false, nil
+}
+
+// emptyAndClose closes s once it is not busy for several looks in a row, or ctx ends.
+func emptyAndClose(ctx context.Context, s Socket, name string, busy func() (bool, error)) error {
+	err := drain(ctx, busy)
+	if errors.Is(err, context.Cause(ctx)) && ctx.Err() != nil {
+		err = leftBehind(s, name, err)
+	}
+	if closeErr := s.Close(); err == nil {
+		err = closeErr
+	}
+	return err
+}
+
+// drain waits until nothing is busy. If ctx ends first, it returns its cause.
+func drain(ctx context.Context, busy func() (bool, error)) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for quiet := 0; quiet < retireLooks; {
 		select {
 		case <-ctx.Done():
-			return sh.leftBehind(ctx)
+			return context.Cause(ctx)
 		case <-timer.C:
 			timer.Reset(retireInterval)
 		}
-		var busy bool
-		err := sh.use(func(raw int) (err error) {
-			busy, err = sh.busy(raw)
-			return err
-		})
+		found, err := busy()
 		if err != nil {
 			return err
 		}
 		quiet++
-		if busy {
+		if found {
 			quiet = 0
 		}
 	}
 	return nil
 }
 
-// busy reports whether anything waits in the socket or is about to.
-func (sh *shared) busy(raw int) (bool, error) {
+// busy reports whether anything waits in the socket raw, which is borrowed, or
+// is about to.
+func (e endpoint) busy(raw int) (bool, error) {
 	waiting, err := readable(raw)
-	if err != nil || waiting || !sh.endpoint.tcp() {
+	if err != nil || waiting || !e.tcp() {
 		return waiting, err
 	}
 	// Without inet_diag the kernel does not tell; then the queue has to do.
@@ -96,15 +175,15 @@ func (sh *shared) busy(raw int) (bool, error) {
 }
 
 // leftBehind makes the error about what still waits.
-func (sh *shared) leftBehind(ctx context.Context) error {
+func leftBehind(s Socket, name string, cause error) error {
 	what := "datagrams"
-	if sh.endpoint.listens() {
+	if spec, err := ParseSpec(s.Addr()); err == nil && spec.listens() {
 		what = "connections"
-		if st, err := sh.Stats(); err == nil && st.Queue > 0 {
+		if st, err := s.Stats(); err == nil && st.Queue > 0 {
 			what = fmt.Sprintf("%d connections", st.Queue)
 		}
 	}
-	return fmt.Errorf("socket %s (%s) was closed while %s waited in it: %w", sh.name(), sh.Addr(), what, context.Cause(ctx))
+	return fmt.Errorf("socket %s (%s) was closed while %s waited in it: %w", name, s.Addr(), what, cause)
 }
 
 func (sh *shared) name() string {

@@ -53,6 +53,11 @@ const tcpSynSent = 2
 // keepsAway reports whether Retire has done something against new connections.
 func keepsAway(t *testing.T, s Socket) bool {
 	t.Helper()
+	if st, ok := s.(*steered); ok {
+		st.mu.Lock()
+		defer st.mu.Unlock()
+		return st.sink != nil || firstOfFilter(st.seats[0].fd.Raw()) != ""
+	}
 	sh, away := s.(*shared), false
 	if err := sh.use(func(raw int) error {
 		away = sh.sink != nil || firstOfFilter(raw) != ""
@@ -61,6 +66,27 @@ func keepsAway(t *testing.T, s Socket) bool {
 		t.Fatal(err)
 	}
 	return away
+}
+
+// openASink does what Retire does where no filter may be attached.
+func openASink(t *testing.T, s Socket) {
+	t.Helper()
+	if st, ok := s.(*steered); ok {
+		st.mu.Lock()
+		defer st.mu.Unlock()
+		var err error
+		if st.sink, err = openSink(st.spec, st.endpoint); err == nil {
+			err = st.steer()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	sh := s.(*shared)
+	if err := sh.use(sh.divert); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // firstOfFilter returns the beginning of a socket's filter, up to a zero, or ""
@@ -187,7 +213,6 @@ func TestRetireSink(t *testing.T) {
 		"tcp4://:0?freebind":          {"127.0.0.1"},
 	} {
 		s := mustOpen(t, spec)
-		sh := s.(*shared)
 		port := s.Addr()[strings.LastIndexByte(s.Addr(), ':'):]
 		service := join(t, s)
 		var clients []net.Conn
@@ -196,12 +221,7 @@ func TestRetireSink(t *testing.T) {
 				clients = append(clients, dialText(t, "tcp://"+host+port))
 			}
 		}
-		if err := sh.use(func(raw int) (err error) {
-			sh.sink, err = sh.openSink(raw)
-			return err
-		}); err != nil {
-			t.Fatalf("%s: %v", spec, err)
-		}
+		openASink(t, s)
 		for _, host := range hosts {
 			expectDropped(t, s, "tcp://"+host+port)
 		}
@@ -248,8 +268,7 @@ func TestRetireNoWay(t *testing.T) {
 	other := mustOpen(t, s.Addr()+"?reuseport") // not in its group any more would be too late
 	var filtered bool
 	if err := s.(*shared).use(func(raw int) error {
-		_, err := s.(*shared).openSink(raw)
-		if err == nil {
+		if _, err := openSink(s.(*shared).spec, s.(*shared).endpoint); err == nil {
 			t.Error("a sink takes the connections of others")
 		}
 		filtered = dropSYN(raw) == nil

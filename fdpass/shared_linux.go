@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -28,26 +30,17 @@ type shared struct {
 	sink *FD         // owned; takes the SYNs while the socket retires, or nil
 }
 
-// openShared opens the socket of a spec anew.
-func openShared(s Spec, log *slog.Logger) (_ *shared, err error) {
+// openUnix opens the socket of a unix spec anew.
+func openUnix(s Spec, log *slog.Logger) (_ *shared, err error) {
 	sh := &shared{spec: s, log: log}
-	if s.local() {
-		sh.fd, sh.file, err = s.openUnix(log)
-	} else {
-		sh.fd, err = s.openInet(log)
-	}
-	if err != nil {
+	if sh.fd, sh.file, err = s.openUnix(log); err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			_ = sh.Close() // the first error is the one that tells
-		}
-	}()
 	if sh.endpoint, err = inspect(sh.fd.Raw()); err != nil {
+		_ = sh.Close() // the first error is the one that tells
 		return nil, err
 	}
-	sh.reportBacklog()
+	sh.endpoint.reportBacklog(s, sh.fd.Raw(), log)
 	return sh, nil
 }
 
@@ -65,14 +58,15 @@ func adoptShared(s Spec, fd *FD, log *slog.Logger) (_ *shared, err error) {
 }
 
 // reportBacklog tells the log if the kernel took less than the spec asks for.
-func (sh *shared) reportBacklog() {
-	if sh.spec.Backlog == 0 {
+// raw is borrowed.
+func (e endpoint) reportBacklog(s Spec, raw int, log *slog.Logger) {
+	if s.Backlog == 0 {
 		return
 	}
-	st, err := sh.endpoint.stats(sh.fd.Raw())
-	if err == nil && st.QueueLimit != Unknown && st.QueueLimit < sh.spec.Backlog {
-		sh.log.Warn("the kernel allows fewer waiting connections than asked for", "socket", sh.spec.FDName(),
-			"option", "backlog", "asked", sh.spec.Backlog, "got", st.QueueLimit, "limit", "net.core.somaxconn")
+	st, err := e.stats(raw)
+	if err == nil && st.QueueLimit != Unknown && st.QueueLimit < s.Backlog {
+		log.Warn("the kernel allows fewer waiting connections than asked for", "socket", s.FDName(),
+			"option", "backlog", "asked", s.Backlog, "got", st.QueueLimit, "limit", "net.core.somaxconn")
 	}
 }
 
@@ -86,9 +80,15 @@ func (sh *shared) Join(gen, heirOf int) (*FD, error) {
 
 func (sh *shared) Cutover(gen int) error { return sh.open() }
 
-func (sh *shared) Settle(ctx context.Context, gen int) (Unsettled, error) {
-	return Unsettled{}, sh.open()
+func (sh *shared) Share(gen int, share float64) error { return sh.open() }
+
+func (sh *shared) Dial(ctx context.Context, gen int) (net.Conn, error) {
+	return nil, ErrNotSteered
 }
+
+func (sh *shared) Pending(gen int, c *Census, limit time.Duration) Unsettled { return Unsettled{} }
+
+func (sh *shared) Forward(gen int) error { return sh.open() }
 
 func (sh *shared) Leave(gen int) error { return sh.open() }
 
@@ -122,6 +122,8 @@ func (sh *shared) Stats() (st Stats, err error) {
 	return st, err
 }
 
+func (sh *shared) Seats() ([]Seat, error) { return nil, sh.open() }
+
 func (sh *shared) Reconfigure(s Spec) error {
 	var old Spec
 	if err := sh.use(func(int) error { old = sh.spec; return nil }); err != nil {
@@ -148,7 +150,7 @@ func (sh *shared) Reconfigure(s Spec) error {
 			return err
 		}
 		sh.spec = s
-		sh.reportBacklog()
+		sh.endpoint.reportBacklog(s, raw, sh.log)
 		return nil
 	})
 }

@@ -1,20 +1,20 @@
 package fdpass
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
 func TestSharedGenerations(t *testing.T) {
 	t.Parallel()
-	s := mustOpen(t, "tcp://127.0.0.1:0")
+	s := mustOpen(t, "tcp://127.0.0.1:0?mode=shared")
 	first, err := s.Join(1, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -29,10 +29,11 @@ func TestSharedGenerations(t *testing.T) {
 	if err := s.Cutover(2); err != nil {
 		t.Error(err)
 	}
-	cancelled, cancel := context.WithCancel(t.Context())
-	cancel()
-	if left, err := s.Settle(cancelled, 1); err != nil || !left.Quiet() {
+	if left, err := Settle(t.Context(), []Bound{{Socket: s}}, 1, time.Hour); err != nil || !left[0].Quiet() {
 		t.Errorf("Settle: %+v, %v", left, err)
+	}
+	if c, err := s.Dial(t.Context(), 2); !errors.Is(err, ErrNotSteered) {
+		t.Errorf("Dial: %v, %v", c, err)
 	}
 	if err := s.Leave(1); err != nil {
 		t.Error(err)
@@ -57,29 +58,37 @@ func TestSharedGenerations(t *testing.T) {
 	}
 }
 
-func TestSharedClosed(t *testing.T) {
+func TestClosed(t *testing.T) {
 	t.Parallel()
-	s := mustOpen(t, "tcp://127.0.0.1:0")
+	for _, mode := range []Mode{Shared, Steered} {
+		testClosed(t, mode)
+	}
+}
+
+func testClosed(t *testing.T, mode Mode) {
+	s := mustOpen(t, "tcp://127.0.0.1:0?mode="+string(mode))
 	addr := s.Addr()
 	for range 2 {
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
 	}
-	if s.Addr() != addr || s.Mode() != Shared {
+	if s.Addr() != addr || s.Mode() != mode {
 		t.Error("Addr or Mode has changed")
 	}
 	for name, call := range map[string]func() error{
 		"Join":        func() error { _, err := s.Join(1, 0); return err },
 		"Cutover":     func() error { return s.Cutover(1) },
-		"Settle":      func() error { _, err := s.Settle(t.Context(), 1); return err },
+		"Share":       func() error { return s.Share(1, 0.5) },
+		"Forward":     func() error { return s.Forward(1) },
+		"Seats":       func() error { _, err := s.Seats(); return err },
 		"Leave":       func() error { return s.Leave(1) },
 		"Stats":       func() error { _, err := s.Stats(); return err },
 		"Reconfigure": func() error { return s.Reconfigure(mustParse(t, "tcp://127.0.0.1:0")) },
 		"Retire":      func() error { return s.Retire(t.Context()) },
 	} {
 		if err := call(); !errors.Is(err, os.ErrClosed) {
-			t.Errorf("%s after Close: %v", name, err)
+			t.Errorf("%s: %s after Close: %v", mode, name, err)
 		}
 	}
 }
@@ -199,7 +208,7 @@ func TestReconfigureNotChangeable(t *testing.T) {
 	}
 	// Another way to say the same is no change.
 	s := mustOpen(t, "tcp://:0?v6only")
-	for _, same := range []string{"a=tcp6://:0", "tcp6://[::]:0?mode=shared", "tcp://[::]:0?v6only=yes&backlog=9"} {
+	for _, same := range []string{"a=tcp6://:0", "tcp6://[::]:0?mode=steered", "tcp://[::]:0?v6only=yes&backlog=9"} {
 		if err := s.Reconfigure(mustParse(t, same)); err != nil {
 			t.Errorf("%s: %v", same, err)
 		}

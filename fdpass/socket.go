@@ -3,6 +3,8 @@ package fdpass
 import (
 	"context"
 	"errors"
+	"net"
+	"time"
 )
 
 // ErrNotChangeable is returned by Open and by Socket.Reconfigure where a kept
@@ -15,17 +17,20 @@ var ErrNotChangeable = errors.New("cannot be changed while the socket is open")
 //
 //	Join(2, 0)     a seat for generation 2, and a descriptor for its process
 //	  start it; if it does not get ready: Leave(2), and nothing has happened
-//	Cutover(2)     new connections go to 2
-//	Settle(1)      wait until what was on its way to 1 has arrived there
+//	Dial(2)        a connection that only 2 can accept, to see whether it does
+//	Share(2, 0.1)  a tenth of new connections goes to 2
+//	Cutover(2)     all new connections go to 2
+//	  Settle: wait until what was on its way to 1 has arrived there
 //	  tell 1 to stop; once it is gone: Leave(1)
+//
+// Until 1 was told to stop, Cutover(1) is the way back.
 //
 // Generations are numbered from 1.
 //
-// Addr, Mode and Stats may be called at any time from any goroutine, and while
-// any other method runs. The others change the socket; they are for one
-// goroutine at a time, the one that owns the handoff. Settle and Retire block,
-// until their context ends at the latest; the others do not. After Close or
-// Retire they all but Addr and Mode return os.ErrClosed, except for Close.
+// All methods may be called from several goroutines at once, but for
+// Reconfigure and Retire, which are for the one that owns the handoff. Dial and
+// Retire block, until their context ends at the latest; the others do not. After
+// Close or Retire all but Addr and Mode return os.ErrClosed, except for Close.
 type Socket interface {
 	// Addr returns the address that the kernel says the socket is bound to, as
 	// a spec: "tcp://127.0.0.1:41234" even where the configuration said port 0.
@@ -45,25 +50,55 @@ type Socket interface {
 	// If heirOf is not 0, gen takes the seat of that generation, which has
 	// ended, and with it the connections that wait there; in shared mode they
 	// wait for all.
+	//
+	// In steered mode there are two seats. If both are taken, the one that
+	// connections do not go to is taken away as by Leave: its generation must
+	// have been told to stop.
 	Join(gen, heirOf int) (*FD, error)
 
-	// Cutover sends new connections to gen from its return on. In shared mode
-	// it does nothing: they go to whoever accepts first, until the other
-	// generations have stopped accepting.
+	// Cutover sends all new connections to gen, from one packet to the next. In
+	// shared mode it does nothing: they go to whoever accepts first, until the
+	// other generations have stopped accepting.
 	Cutover(gen int) error
 
-	// Settle blocks until the kernel shows that nothing is on its way to gen
-	// any more, once Cutover has turned to another generation. If ctx ends
-	// first, it returns what was still open then, and the context's error. In
-	// shared mode nothing can be told apart, and it returns at once.
-	Settle(ctx context.Context, gen int) (Unsettled, error)
+	// Share sends a part of new connections, 0.05 for 5 percent, to gen, and the
+	// rest where Cutover has sent them, each by chance. It holds until the next
+	// Share or Cutover. In shared mode it does nothing.
+	Share(gen int, share float64) error
 
-	// Leave takes the seat of gen away: it has ended, or never got ready. It
-	// does nothing for a generation without a seat and in shared mode.
+	// Dial opens a connection to the socket's own address that only gen can
+	// accept, wherever others go. It comes from the address that it goes to: the
+	// socket's, or a loopback address where the socket is on all. It returns
+	// ErrNotSteered in shared mode.
+	Dial(ctx context.Context, gen int) (net.Conn, error)
+
+	// Pending returns what a census shows to be on its way to gen since Cutover
+	// has turned away from it; limit is how long a connection may be silent and
+	// still count. Without a census, which may be nil, accept queues are all
+	// that it looks at. Settle calls it as often as it takes. In shared mode
+	// nothing can be told apart, and nothing is pending.
+	Pending(gen int, c *Census, limit time.Duration) Unsettled
+
+	// Forward begins to accept connections in the stead of gen, which was told to
+	// stop and may not do it any more, and passes them on to where Cutover has
+	// sent the others, until gen leaves. In shared mode it does nothing.
+	Forward(gen int) error
+
+	// Leave takes the seat of gen away: it has ended, or never got ready.
+	// Connections that wait there are passed on, unless it is the only seat; then
+	// they wait for the next generation. It does nothing for a generation without
+	// a seat and in shared mode.
 	Leave(gen int) error
 
-	// Stats asks the kernel what waits in the socket's queues now.
+	// Stats asks the kernel what waits in the socket's queues now. In steered mode
+	// that is the sum over the seats, and the limit that of the one that new
+	// connections go to.
 	Stats() (Stats, error)
+
+	// Seats returns the generations that have a seat, with what waits there and the
+	// part of new connections that goes there, in the kernel's order. In shared
+	// mode there are none.
+	Seats() ([]Seat, error)
 
 	// Reconfigure changes the socket to what spec says about backlog, owner,
 	// group and permissions; the name does not matter to it. If spec differs in
@@ -111,19 +146,19 @@ type Stats struct {
 	// Dropped is how many packets or datagrams the kernel has thrown away since
 	// the socket was made, because a queue was full or a filter said so.
 	Dropped int
+
+	// Forwarded is how many connections were passed on to another generation
+	// because the one that they came to did not accept them any more, and Lost how
+	// many of those could not be.
+	Forwarded, Lost int
 }
 
-// Unsettled is what was still on its way to a generation when Settle stopped
-// waiting.
-type Unsettled struct {
-	Queued     int // connections that wait to be accepted
-	Handshakes int // connections whose handshake is not over
-	Unread     int // accepted connections with bytes that were not read
-	Young      int // accepted connections that have not sent anything yet
+// A Seat is one generation's part in a steered socket.
+type Seat struct {
+	Generation int     // 0 for a socket that none has now
+	Share      float64 // of new connections, of 1
+	Queue      int     // connections that wait to be accepted
 }
-
-// Quiet reports whether nothing was left.
-func (u Unsettled) Quiet() bool { return u == Unsettled{} }
 
 // A Bound is one entry of a configuration with the socket that serves it.
 type Bound struct {

@@ -14,8 +14,7 @@ const (
 	// accepts first gets the connection.
 	Shared Mode = "shared"
 	// Steered is a kernel socket for each generation, in one SO_REUSEPORT group
-	// in which a program decides where each new connection goes. No socket can
-	// be opened in this mode so far: Validate refuses it.
+	// in which a program decides where each new connection goes.
 	Steered Mode = "steered"
 )
 
@@ -62,7 +61,10 @@ type Spec struct {
 	//     sockets with one name each spec gets the next, in order.
 	Address string
 
-	// Mode is empty for the default of the network. Option "mode".
+	// Mode is empty for the default: Steered for tcp (but not with ReusePort) and
+	// for what systemd has made with ReusePort=yes, else Shared. A socket that is
+	// to be steered is shared where the kernel cannot do it; Socket.Mode tells.
+	// Option "mode".
 	Mode Mode
 
 	// Backlog is how many connections may wait to be accepted; 0 stands for as
@@ -88,7 +90,8 @@ type Spec struct {
 	FreeBind bool
 
 	// ReusePort lets other sockets of the same user bind the same address, see
-	// SO_REUSEPORT in socket(7). Option "reuseport".
+	// SO_REUSEPORT in socket(7). They decide then where connections go, so that
+	// it excludes steered mode. Option "reuseport".
 	ReusePort bool
 
 	// Transparent allows foreign addresses, see IP_TRANSPARENT in ip(7). It
@@ -171,12 +174,20 @@ func (s Spec) Key() string {
 	}
 }
 
+// Steerable reports whether the spec asks for a socket in steered mode. That of a
+// systemd socket is known only once it is there: it is true if it asks for it
+// in so many words.
+func (s Spec) Steerable() bool { return s.mode() == Steered }
+
 // mode returns the mode that the spec asks for, never "".
 func (s Spec) mode() Mode {
-	if s.Mode == "" {
-		return Shared
+	switch {
+	case s.Mode != "":
+		return s.Mode
+	case s.tcp() && !s.ReusePort:
+		return Steered
 	}
-	return s.Mode
+	return Shared
 }
 
 // inet reports whether the socket is one of the internet protocols.

@@ -83,13 +83,18 @@ func nameProblem(name string) string {
 }
 
 func (s Spec) checkMode() *SpecError {
-	switch s.Mode {
-	case "", Shared:
+	modes := []string{string(Shared), string(Steered)}
+	switch {
+	case s.Mode == "" || s.Mode == Shared:
 		return nil
-	case Steered:
-		return wrong("mode", "option \"mode\": steered sockets are not supported; use %q", Shared)
+	case s.Mode != Steered:
+		return wrong("mode", "option \"mode\": %q is not a mode%s%s; use %q or %q", s.Mode, suggest.DidYouMean(string(s.Mode), modes), modeHint("mode", string(s.Mode)), Shared, Steered)
+	case !s.tcp() && s.Network != Systemd:
+		return wrong("mode", "option \"mode\": only tcp sockets can be steered; use %q", Shared)
+	case s.ReusePort:
+		return wrong("mode", "option \"mode\": a socket with reuseport cannot be steered, since others share its address; use %q", Shared)
 	}
-	return wrong("mode", "option \"mode\": %q is not a mode%s%s; use %q", s.Mode, suggest.DidYouMean(string(s.Mode), []string{string(Shared)}), modeHint("mode", string(s.Mode)), Shared)
+	return nil
 }
 
 // checkFit refuses options that mean nothing for the kind of socket.

@@ -311,12 +311,14 @@ func (s *Supervisor) settle(parent context.Context, h *handoff) work {
 	}
 	old, bound, limit := s.live.number, s.bound, h.plan.SettleMax
 	return func() (func(), error) {
-		ctx, cancel := context.WithTimeout(parent, limit)
-		defer cancel()
-		for _, b := range bound {
-			if open, err := b.Socket.Settle(ctx, old); err != nil && parent.Err() == nil {
-				s.log.Warn("the old generation did not get quiet", "generation", old, "socket", b.Spec.FDName(),
-					"limit", limit.String(), "open", fmt.Sprintf("%+v", open), "cause", err)
+		open, err := fdpass.Settle(parent, bound, old, limit)
+		if err != nil && parent.Err() == nil {
+			s.log.Warn("the kernel does not tell about connections; accept queues are all that settling has looked at", "cause", err)
+		}
+		for i, u := range open {
+			if !u.Quiet() {
+				s.log.Warn("the old generation did not get quiet", "generation", old, "socket", bound[i].Spec.FDName(),
+					"limit", limit.String(), "open", fmt.Sprintf("%+v", u))
 			}
 		}
 		return nil, nil

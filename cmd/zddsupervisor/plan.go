@@ -2,16 +2,11 @@ package main
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/zddsupervisor/zddsupervisor/child"
 	"github.com/zddsupervisor/zddsupervisor/internal/config"
 	"github.com/zddsupervisor/zddsupervisor/upgrade"
 )
-
-// settleMax bounds how long a handoff waits for the old generation to get quiet, and how long a socket that has left the
-// configuration is emptied.
-const settleMax = 2 * time.Second
 
 // A planner makes plans from configurations.
 type planner struct {
@@ -27,7 +22,7 @@ func (p planner) plan(cfg *config.Config) *upgrade.Plan {
 		Prepare:      func(generation int) (*upgrade.Prepared, error) { return p.prepare(cfg, generation) },
 		ReadyTimeout: cfg.Ready.Timeout,
 		CheckTimeout: cfg.Check.Timeout,
-		SettleMax:    settleMax,
+		SettleMax:    cfg.Settle.Max,
 		Watchdog:     cfg.Watchdog,
 		DrainSignal:  cfg.Drain.Signal, DrainTimeout: cfg.Drain.Timeout, DrainGenerations: cfg.Drain.Generations,
 	}

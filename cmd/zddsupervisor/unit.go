@@ -51,7 +51,7 @@ with time limits that follow from the configuration's. Type=notify-reload needs 
 		}
 		unit := systemd.Unit{
 			Name: cfg.Name, Binary: program,
-			CheckTimeout: cfg.Check.Timeout, ReadyTimeout: cfg.Ready.Timeout, SettleMax: settleMax, DrainTimeout: cfg.Drain.Timeout,
+			CheckTimeout: cfg.Check.Timeout, ReadyTimeout: cfg.Ready.Timeout, SettleMax: cfg.Settle.Max, DrainTimeout: cfg.Drain.Timeout,
 			Portable: portable,
 		}
 		alone := path != "" && len(args) == 0 // the file says everything

@@ -11,21 +11,9 @@ import (
 // steerableForm says what can be steered.
 const steerableForm = `one on tcp without mode = "shared" and reuseport = true, or one of systemd with mode = "steered"`
 
-// steerable reports whether each generation can have a kernel socket of its own.
-// Of one from systemd it takes the configuration's word.
-func steerable(s fdpass.Spec) bool {
-	switch s.Network {
-	case fdpass.TCP, fdpass.TCP4, fdpass.TCP6:
-		return s.Mode != fdpass.Shared && !s.ReusePort
-	case fdpass.Systemd:
-		return s.Mode == fdpass.Steered
-	}
-	return false
-}
-
 // firstSteered returns the name of the first socket that can be steered, or "".
 func (l *loader) firstSteered() string {
-	i := slices.IndexFunc(l.draft.Sockets, steerable)
+	i := slices.IndexFunc(l.draft.Sockets, fdpass.Spec.Steerable)
 	if i < 0 {
 		return ""
 	}
@@ -80,7 +68,7 @@ func (l *loader) checkAsked(name, socketKey, key, needs string) {
 			names[i] = s.Name
 		}
 		l.reportKey(socketKey, "there is no socket %q%s; %s", name, suggest.DidYouMean(name, names), thereAre(names))
-	case !steerable(l.draft.Sockets[i]):
+	case !l.draft.Sockets[i].Steerable():
 		l.reportKey(socketKey, "the socket %q cannot be steered, so that the old generation may get the request; name %s", name, steerableForm)
 	}
 }

@@ -1,0 +1,100 @@
+package fdpass
+
+import (
+	"context"
+	"time"
+)
+
+const (
+	// settleLooks is how many looks in a row must find nothing. Between two of
+	// them a connection may go from the accept queue to a process, and a packet
+	// that was sorted before a cutover becomes a handshake.
+	settleLooks = 3
+	// The time between two looks grows, since each costs the kernel some.
+	settleInterval    = 2 * time.Millisecond
+	settleIntervalMax = 10 * time.Millisecond
+)
+
+// Unsettled is what was still on its way to a generation when Settle stopped
+// waiting.
+type Unsettled struct {
+	Queued     int `json:"queued,omitempty"`     // connections that wait to be accepted
+	Handshakes int `json:"handshakes,omitempty"` // connections whose handshake is not over
+	Unread     int `json:"unread,omitempty"`     // open connections with bytes that were not read
+	Young      int `json:"young,omitempty"`      // open connections whose first request has not come, or has no answer yet
+}
+
+// Quiet reports whether nothing was left.
+func (u Unsettled) Quiet() bool { return u == Unsettled{} }
+
+// Settle blocks until the kernel shows, several times in a row, that nothing is
+// on its way to generation gen any more, once Cutover has turned the sockets to
+// another one: no connection that began before is in an accept queue or in a
+// handshake, has unread bytes, or waits for its first request or for the first
+// answer. Later requests on a connection that was answered before do not count:
+// they may come as long as it is open.
+//
+// It waits at most for limit; a connection that is silent for that long does not
+// count either. open is what was left then, for each of the sockets; all are
+// quiet if Settle returns before. If ctx ends first, err is its error. Another
+// error is that of the kernel's tables, which could not be read; then accept
+// queues are all that was looked at.
+func Settle(ctx context.Context, bound []Bound, gen int, limit time.Duration) (open []Unsettled, err error) {
+	end := time.NewTimer(limit)
+	defer end.Stop()
+	next := time.NewTimer(0)
+	defer next.Stop()
+	interval := settleInterval
+	for quiet := 0; ; {
+		select {
+		case <-ctx.Done():
+			return open, context.Cause(ctx)
+		case <-next.C:
+		}
+		if open, err = look(bound, gen, limit); allQuiet(open) {
+			quiet++
+		} else {
+			quiet = 0
+		}
+		if quiet == settleLooks {
+			return open, err
+		}
+		select {
+		case <-end.C:
+			return open, err
+		default:
+		}
+		next.Reset(interval)
+		interval = min(interval*2, settleIntervalMax)
+	}
+}
+
+// look asks each socket once. The error is one of the census; the sockets were
+// asked without it then.
+func look(bound []Bound, gen int, limit time.Duration) ([]Unsettled, error) {
+	open := make([]Unsettled, len(bound))
+	var steered []Bound
+	for _, b := range bound {
+		if b.Socket.Mode() == Steered {
+			steered = append(steered, b)
+		}
+	}
+	var census *Census
+	var err error
+	if len(steered) > 0 {
+		census, err = TakeCensus(steered)
+	}
+	for i, b := range bound {
+		open[i] = b.Socket.Pending(gen, census, limit)
+	}
+	return open, err
+}
+
+func allQuiet(open []Unsettled) bool {
+	for _, u := range open {
+		if !u.Quiet() {
+			return false
+		}
+	}
+	return true
+}
