@@ -59,7 +59,7 @@ func (e *NotReadyError) Error() string {
 	if e.hint != "" {
 		text += "; " + e.hint
 	}
-	return text + "; if it cannot give this signal, let ready.by be another of notify, fd, exec and delay, and if it only needs longer, raise ready.timeout"
+	return text + "; if it cannot give this signal, let ready.by be another of notify, fd, http, accept, exec and delay, and if it only needs longer, raise ready.timeout"
 }
 
 // Unwrap returns context.DeadlineExceeded.
@@ -87,5 +87,28 @@ func hasEnded(p *Process) bool {
 		return true
 	default:
 		return false
+	}
+}
+
+// errEnded is why what is done until a process is ready is given up when the
+// process has ended.
+var errEnded = errors.New("the process has ended")
+
+// untilEnded returns a context that ends with p too, or with cancel, which must be
+// called and returns when nothing of it is left.
+func untilEnded(ctx context.Context, p *Process) (_ context.Context, cancel func()) {
+	ctx, stop := context.WithCancelCause(ctx)
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		select {
+		case <-p.Done():
+			stop(errEnded)
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() {
+		stop(nil)
+		<-watched
 	}
 }

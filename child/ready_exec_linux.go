@@ -14,9 +14,6 @@ import (
 	"github.com/zddsupervisor/zddsupervisor/fdpass"
 )
 
-// errEnded is why a ready command is killed when the process has ended.
-var errEnded = errors.New("the process has ended")
-
 // outputGrace is how long the output of a ready command may come after its end.
 // Only one that leaves processes behind makes use of it.
 const outputGrace = 50 * time.Millisecond
@@ -50,20 +47,8 @@ func (w *ExecReady) Prepare(c *Command) error {
 // Wait is as Waiter has it. A command that cannot be run at all is an *ExecError.
 func (w *ExecReady) Wait(ctx context.Context, p *Process) error {
 	since := time.Now()
-	runs, cancel := context.WithCancelCause(ctx)
-	watched := make(chan struct{})
-	go func() {
-		defer close(watched)
-		select {
-		case <-p.Done():
-			cancel(errEnded)
-		case <-runs.Done():
-		}
-	}()
-	defer func() {
-		cancel(nil)
-		<-watched
-	}()
+	runs, cancel := untilEnded(ctx, p)
+	defer cancel()
 
 	interval := w.Interval
 	if interval == 0 {

@@ -89,7 +89,7 @@ func TestReady(t *testing.T) {
 		"notify":             {waiter: notify(closed), script: "exec sleep 1000", limit: long},
 		"notify, exits":      {waiter: notify(nil), script: "exit 3", limit: long, exited: true, want: []string{"it ended before it was ready: exit status 3"}},
 		"notify, crashes":    {waiter: notify(nil), script: "kill -KILL $$", limit: long, exited: true, want: []string{"killed by SIGKILL"}},
-		"notify, late":       {waiter: notify(nil), script: "exec sleep 1000", limit: short, late: true, want: []string{"it was not ready after 1", "READY=1", `ready.by = "notify"`, "notify, fd, exec and delay"}},
+		"notify, late":       {waiter: notify(nil), script: "exec sleep 1000", limit: short, late: true, want: []string{"it was not ready after 1", "READY=1", `ready.by = "notify"`, "notify, fd, http, accept, exec and delay"}},
 		"notify, shell":      {waiter: notify(nil), script: "sleep 1000; true", limit: long, until: hasChild, late: true, want: []string{`the shell "sh"`, "put exec before"}},
 		"notify, daemonizes": {waiter: notify(nil), script: "sleep 1000 & exit 0", limit: long, exited: true, want: []string{"exit status 0", "still run", "foreground"}},
 

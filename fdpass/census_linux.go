@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"maps"
+	"net"
 	"net/netip"
 	"slices"
 	"time"
@@ -24,6 +25,7 @@ type connection struct {
 	cookie    uint64 // the kernel's number of it; a connection has that of its handshake
 	state     uint8
 	local     netip.AddrPort // an IPv4 address of an IPv6 socket is mapped
+	peer      netip.AddrPort // likewise
 	inode     uint64         // 0 before it is accepted
 	unread    int            // bytes that nobody has read, in order
 	received  uint64         // bytes that came, since it began
@@ -101,6 +103,31 @@ func (c *Census) Count(s Socket, inodes map[uint64]bool) int {
 	return n
 }
 
+// Accepted reports whether a process has accepted a connection, of which c is the
+// client's end, to one of the sockets.
+func (c *Census) Accepted(client net.Conn) bool {
+	local, ok := client.LocalAddr().(*net.TCPAddr)
+	if !ok {
+		return false
+	}
+	remote, ok := client.RemoteAddr().(*net.TCPAddr)
+	if !ok {
+		return false
+	}
+	from := plain(local.AddrPort())
+	for _, conn := range c.byPort[uint16(remote.Port)] {
+		if conn.inode != 0 && plain(conn.peer) == from {
+			return true
+		}
+	}
+	return false
+}
+
+// plain makes addresses of both families and notations comparable.
+func plain(a netip.AddrPort) netip.AddrPort {
+	return netip.AddrPortFrom(a.Addr().Unmap().WithZone(""), a.Port())
+}
+
 // to yields the connections that a listener with this reach may have got.
 func (c *Census) to(at reach) func(yield func(connection) bool) {
 	return func(yield func(connection) bool) {
@@ -171,14 +198,15 @@ func readConnection(payload []byte) (connection, error) {
 		return connection{}, errShortMessage
 	}
 	id := payload[4:]
-	local := netip.AddrFrom4([4]byte(id[4:8]))
+	local, peer := netip.AddrFrom4([4]byte(id[4:8])), netip.AddrFrom4([4]byte(id[20:24]))
 	if payload[0] == unix.AF_INET6 {
-		local = netip.AddrFrom16([16]byte(id[4:20]))
+		local, peer = netip.AddrFrom16([16]byte(id[4:20])), netip.AddrFrom16([16]byte(id[20:36]))
 	}
 	c := connection{
 		cookie: uint64(native.Uint32(id[44:]))<<32 | uint64(native.Uint32(id[40:])),
 		state:  payload[1],
 		local:  netip.AddrPortFrom(local, binary.BigEndian.Uint16(id)),
+		peer:   netip.AddrPortFrom(peer, binary.BigEndian.Uint16(id[2:])),
 		unread: int(native.Uint32(payload[56:])),
 		inode:  uint64(native.Uint32(payload[68:])),
 	}

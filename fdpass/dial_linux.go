@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -25,8 +26,18 @@ type probeConn struct {
 	net.Conn
 	gen      int
 	from, to netip.AddrPort
+	answered atomic.Bool // something has come: it does not wait in a queue any more
 	once     sync.Once
 	release  func()
+}
+
+// Read reads from the connection.
+func (c *probeConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if n > 0 {
+		c.answered.Store(true)
+	}
+	return n, err
 }
 
 // Close closes the connection.
@@ -95,10 +106,14 @@ func (st *steered) prepare(c *probeConn, raw int) error {
 	return st.steer()
 }
 
-// undial forgets the connection.
+// undial forgets the connection. If it has no answer, it may wait in the queue
+// still, closed as it is; then its seat remembers that it is for nobody else.
 func (st *steered) undial(c *probeConn) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
+	if s := st.seatOf(c.gen); s != nil && !c.answered.Load() {
+		s.dialed = append(s.dialed, plain(c.from))
+	}
 	st.dialing = slices.DeleteFunc(st.dialing, func(other *probeConn) bool { return other == c })
 	if !st.closed {
 		_ = st.steer() // the same program without an entry that nothing matches any more

@@ -6,7 +6,9 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/netip"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,11 +34,11 @@ type forwarder struct {
 // acceptRetry is how long to wait where accept(2) fails for want of something.
 const acceptRetry = 10 * time.Millisecond
 
-// acceptAll gives f every connection of the listening socket raw, which is
+// acceptAll gives take every connection of the listening socket raw, which is
 // borrowed, and blocks until it does not listen any more. It blocks in accept(2)
 // where a process of the generation was faster, and O_NONBLOCK, which is for all
 // who share the open file description, is not ours to set. shutdown(2) ends that.
-func acceptAll(raw int, f *forwarder) {
+func acceptAll(raw int, take func(*FD)) {
 	for {
 		fds := []unix.PollFd{{Fd: int32(raw), Events: unix.POLLIN}}
 		if _, err := unix.Poll(fds, -1); err != nil && err != unix.EINTR {
@@ -48,7 +50,7 @@ func acceptAll(raw int, f *forwarder) {
 		conn, _, err := unix.Accept4(raw, unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK)
 		switch {
 		case err == nil:
-			f.take(NewFD(conn))
+			take(NewFD(conn))
 		case err == unix.EINTR, err == unix.EAGAIN, err == unix.ECONNABORTED:
 		case err == unix.EMFILE, err == unix.ENFILE, err == unix.ENOBUFS, err == unix.ENOMEM:
 			time.Sleep(acceptRetry)
@@ -58,11 +60,18 @@ func acceptAll(raw int, f *forwarder) {
 	}
 }
 
-// take takes a straggler and begins to relay it.
-func (f *forwarder) take(fd *FD) {
+// take takes a straggler and begins to relay it, unless it comes from one of skip:
+// that is no client.
+func (f *forwarder) take(fd *FD, skip []netip.AddrPort) {
 	file := os.NewFile(uintptr(fd.Disown()), "straggler")
 	client, err := net.FileConn(file)
 	file.Close()
+	if err == nil {
+		if from, ok := client.RemoteAddr().(*net.TCPAddr); ok && slices.Contains(skip, plain(from.AddrPort())) {
+			client.Close()
+			return
+		}
+	}
 	if err != nil || !f.begin(client) {
 		f.lost.Add(1)
 		f.log.Warn("a connection was lost that the old generation did not accept", "cause", err)

@@ -1,6 +1,8 @@
 package fdpass
 
 import (
+	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,6 +18,8 @@ type seat struct {
 
 	looks int             // since the last cutover
 	watch map[uint64]bool // cookies of connections that began before that, and are not settled
+
+	dialed []netip.AddrPort // where connections of Dial came from that were not answered
 
 	forwarding sync.WaitGroup // the goroutine that accepts from it in the generation's stead
 	forwards   bool
@@ -76,9 +80,10 @@ func (s *seat) forward(f *forwarder) {
 	s.forwards = true
 	s.forwarding.Add(1)
 	raw := s.fd.Raw() // stays open for as long as that: close waits
+	skip := slices.Clone(s.dialed)
 	go func() {
 		defer s.forwarding.Done()
-		acceptAll(raw, f)
+		acceptAll(raw, func(conn *FD) { f.take(conn, skip) })
 	}()
 }
 

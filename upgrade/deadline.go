@@ -40,6 +40,16 @@ func (l *deadline) extend(d time.Duration) {
 	}
 }
 
+// restart moves the limit to d from now, also if that is earlier.
+func (l *deadline) restart(d time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.began, l.at = time.Now(), time.Now().Add(d)
+	if l.timer.Stop() {
+		l.timer.Reset(d)
+	}
+}
+
 // granted returns how long the limit is by now.
 func (l *deadline) granted() time.Duration {
 	l.mu.Lock()

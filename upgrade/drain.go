@@ -3,14 +3,16 @@ package upgrade
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// end begins to end a generation: it is asked to finish, has until its drain limit, and then its whole tree is killed.
-// One that is being ended already goes on as it was.
+// end begins to end a generation: what is on its way to it arrives, its connections may end by themselves, then it is
+// asked to finish, has until its drain limit, and then its whole tree is killed. One that is being ended already goes
+// on as it was.
 func (s *Supervisor) end(g *generation, role Role, why string) {
 	if g.ending {
 		return
@@ -19,13 +21,25 @@ func (s *Supervisor) end(g *generation, role Role, why string) {
 	if g.watchdog != nil {
 		g.watchdog.Stop()
 	}
-	ctx, limit, kill := withDeadline(context.Background(), g.plan.DrainTimeout)
-	g.endLimit, g.kill = limit, kill
+	p := g.plan
+	ctx, limit, kill := withDeadline(context.Background(), p.SettleMax+p.Linger+p.DrainTimeout)
+	unhurried, hurry := context.WithCancel(ctx)
+	g.endLimit, g.kill, g.hurry = limit, kill, hurry
+	settle := g.served && role == RoleFailed // the handoff has not come to it, or it was the other way round
 	began := time.Now()
 	s.spawn(func() {
 		defer kill()
+		defer hurry()
 		s.retire(ctx, g)
-		if killed := s.drain(ctx, g); killed > 0 {
+		open := g.open
+		if settle {
+			open = s.settled(unhurried, g.bound, g.number, p.SettleMax)
+		}
+		if role == RoleDraining {
+			s.linger(unhurried, g)
+		}
+		limit.restart(p.DrainTimeout)
+		if killed := s.drain(ctx, g, open); killed > 0 {
 			s.log.Warn("killed what was left of a generation", "generation", g.number, "processes", killed,
 				"after", time.Since(began).Round(time.Millisecond).String())
 		}
@@ -34,6 +48,41 @@ func (s *Supervisor) end(g *generation, role Role, why string) {
 		}
 		s.post(func() { s.gone(g, began) })
 	})
+}
+
+// lingerInterval is the time between two counts of the connections that are left.
+const lingerInterval = 100 * time.Millisecond
+
+// linger waits until a generation has no connections any more, at most as long as its configuration says.
+func (s *Supervisor) linger(parent context.Context, g *generation) {
+	if g.plan.Linger <= 0 || parent.Err() != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(parent, g.plan.Linger)
+	defer cancel()
+	look := time.NewTicker(lingerInterval)
+	defer look.Stop()
+	left := 0
+	for first := true; ; first = false {
+		counts := connections(g.bound, []*generation{g})
+		left = counts.of(g)
+		if left == 0 {
+			break
+		}
+		if first {
+			s.log.Info("the old generation may finish its connections before it is told to stop", "generation", g.number,
+				"connections", count(left), "limit", g.plan.Linger.String())
+		}
+		select {
+		case <-g.process.Done():
+			return
+		case <-look.C:
+			continue
+		case <-ctx.Done():
+		}
+		break
+	}
+	s.log.Info("telling the old generation to stop", "generation", g.number, "connections", count(left))
 }
 
 // retire takes leave of the sockets that are not in the configuration any more, while the generation still accepts what
@@ -48,8 +97,9 @@ func (s *Supervisor) retire(parent context.Context, g *generation) {
 	}
 }
 
-// drain blocks until no process of a generation is left, and returns how many had to be killed.
-func (s *Supervisor) drain(ctx context.Context, g *generation) (killed int) {
+// drain blocks until no process of a generation is left, and returns how many had to be killed. open is what was still
+// on its way to it.
+func (s *Supervisor) drain(ctx context.Context, g *generation, open []OpenSocket) (killed int) {
 	tree := g.process.Tree()
 	// A process that is stopped is woken, as systemd does it: it could not act on the signal otherwise.
 	for _, sig := range []unix.Signal{g.plan.DrainSignal, unix.SIGCONT} {
@@ -57,6 +107,8 @@ func (s *Supervisor) drain(ctx context.Context, g *generation) (killed int) {
 			s.log.Warn("cannot signal a generation", "generation", g.number, "signal", unix.SignalName(sig), "cause", err)
 		}
 	}
+	close(g.told)
+	g.forward(open, s.log)
 	select {
 	case <-g.process.Done():
 		// Whoever outlives the main process was not told to stop, unless that one told it.
@@ -76,6 +128,20 @@ func (s *Supervisor) drain(ctx context.Context, g *generation) (killed int) {
 		s.log.Error("cannot kill what is left of a generation", "generation", g.number, "cause", err)
 	}
 	return len(members)
+}
+
+// forward sees to it that what still comes to a generation that was told to stop gets to the one that serves.
+func (g *generation) forward(open []OpenSocket, log *slog.Logger) {
+	for _, o := range open {
+		for _, b := range g.bound {
+			if b.Spec.FDName() != o.Socket {
+				continue
+			}
+			if err := b.Socket.Forward(g.number); err != nil && !errors.Is(err, os.ErrClosed) {
+				log.Warn("connections to a generation that was told to stop cannot be passed on", "socket", o.Socket, "cause", err)
+			}
+		}
+	}
 }
 
 // gone takes leave of a generation that has no process any more.

@@ -62,6 +62,10 @@ type generation struct {
 	why      string         // why it is being ended
 	keepSeat bool           // its seat waits for an heir
 	retired  []fdpass.Bound // sockets that have left the configuration with it
+	served   bool           // clients may have got to it
+	open     []OpenSocket   // what was on its way to it when it should have been quiet
+	hurry    func()         // ends the wait before its stop signal; set once it is being ended, and may be called again
+	told     chan struct{}  // closed when its stop signal was sent
 	watchdog *time.Timer    // fires when it has not said WATCHDOG=1 in time; nil if it need not
 }
 
@@ -84,7 +88,7 @@ func (g *generation) start(ctx context.Context, o Options, prepared *Prepared, s
 	cmd := prepared.Command
 	cmd.Sockets = sockets
 	cmd.Notify = g.receiver.Path()
-	g.waiter = prepared.Ready(g.notified)
+	g.waiter = prepared.Ready(g.notified, &Target{g.bound, g.number})
 	if err = g.waiter.Prepare(&cmd); err != nil {
 		return fmt.Errorf("prepare the ready signal: %w", err)
 	}

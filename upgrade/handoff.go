@@ -24,6 +24,8 @@ type handoff struct {
 	gen      *generation    // nil until it has a process
 	heir     bool           // it sits on the seat of one that crashed
 	cause    error          // of a step that failed
+	aborted  string         // why it is given up, as somebody has asked
+	note     string         // what the step that runs is doing, where there is more to say
 }
 
 // begin takes the requests that wait: into the handoff that holds, or else into a new one.
@@ -93,7 +95,7 @@ func (s *Supervisor) complete() {
 		}
 	}
 	if old != nil {
-		old.retired = removed
+		old.retired, old.open = removed, h.record.Unsettled
 		s.end(old, RoleDraining, "replaced by generation "+fmt.Sprint(s.live.number))
 	} else { // nobody accepts from them any more
 		s.closeAll(removed)

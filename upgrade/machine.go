@@ -15,15 +15,19 @@ const (
 	Opening                // binding sockets that are new in the configuration
 	Starting               // executing the service
 	Warming                // waiting for the ready signal
+	Probing                // asking the new generation as a client would
+	Sharing                // letting it have a part of new connections: the canary
 	Cutting                // moving new connections to the new generation
 	Settling               // waiting until the kernel shows the old generation quiet
+	Soaking                // keeping the old generation in reach
 	Stopping               // every generation is being ended
 	Stopped                // no generation is left
 	phases                 // how many there are
 )
 
 var phaseNames = [phases]string{
-	"idle", "hold", "resolve", "check", "open", "start", "ready", "cutover", "settle", "stop", "stopped",
+	"idle", "hold", "resolve", "check", "open", "start", "ready", "probe", "canary", "cutover", "settle",
+	"soak", "stop", "stopped",
 }
 
 // String returns the phase's name as it stands in output and documentation.
@@ -39,20 +43,22 @@ type Event uint8
 
 // The events.
 const (
-	ReloadAsked Event = iota // somebody asked for a handoff
-	StopAsked                // somebody asked for an orderly end
-	KillAsked                // somebody asked for an end at once
-	StepDone                 // the step that the phase is named after has succeeded
-	StepFailed               // it has failed
-	NewExited                // the main process of the generation that is being started has ended
-	LiveExited               // the main process of the live generation has ended by itself
-	RetryDue                 // the back-off has run out
-	AllGone                  // no generation is left and no step runs
-	events                   // how many there are
+	ReloadAsked  Event = iota // somebody asked for a handoff
+	StopAsked                 // somebody asked for an orderly end
+	KillAsked                 // somebody asked for an end at once
+	PromoteAsked              // somebody asked not to wait any longer for the canary or the soak
+	AbortAsked                // somebody asked to give the handoff up
+	StepDone                  // the step that the phase is named after has succeeded
+	StepFailed                // it has failed
+	NewExited                 // the main process of the generation that is being started has ended
+	LiveExited                // the main process of the live generation has ended by itself
+	RetryDue                  // the back-off has run out
+	AllGone                   // no generation is left and no step runs
+	events                    // how many there are
 )
 
 var eventNames = [events]string{
-	"reload asked", "stop asked", "kill asked", "step done", "step failed", "new exited", "live exited",
+	"reload asked", "stop asked", "kill asked", "promote asked", "abort asked", "step done", "step failed", "new exited", "live exited",
 	"retry due", "all gone",
 }
 
@@ -70,6 +76,9 @@ type Action uint16
 // The actions.
 const (
 	Refuse   Action = 1 << iota // answer the request: the supervisor is stopping
+	Decline                     // answer the request: there is nothing that it could be about
+	Hasten                      // the canary or the soak is over: its step ends well
+	Abort                       // cancel the step that runs, so that it ends, and fails
 	Rollback                    // end the new generation, close sockets that only it had, answer who waits with the reason
 	Complete                    // the new generation is the live one: answer who waits, drain the old one
 	Halt                        // cancel the step that runs, end every generation in order, answer who waits
@@ -84,7 +93,7 @@ const (
 )
 
 var actionNames = [...]string{
-	"refuse", "rollback", "complete", "halt", "kill", "retry", "begin", "restart", "step", "exit", "illegal",
+	"refuse", "decline", "hasten", "abort", "rollback", "complete", "halt", "kill", "retry", "begin", "restart", "step", "exit", "illegal",
 }
 
 // String returns the names of the set's members, joined by "+".
@@ -131,7 +140,7 @@ func (s State) Valid() bool {
 	case s.Phase >= phases:
 		return false
 	case s.Again:
-		return s.Phase >= Resolving && s.Phase <= Settling
+		return s.Phase >= Resolving && s.Phase <= Soaking
 	case s.Live:
 		return s.Phase < Stopping
 	}
@@ -178,6 +187,8 @@ func nextIdle(s State, e Event) (State, Action) {
 			return s, None
 		}
 		return State{Phase: Resolving}, Restart | Step
+	case PromoteAsked, AbortAsked:
+		return s, Decline
 	case AllGone:
 		return s, None
 	}
@@ -188,8 +199,14 @@ func nextHolding(s State, e Event) (State, Action) {
 	switch e {
 	case ReloadAsked: // joins this handoff: nothing has been read yet
 		return s, Begin
+	case AbortAsked:
+		return nextAbort(s)
+	case PromoteAsked:
+		return s, Decline
 	case StepDone:
 		return State{Phase: Resolving, Live: s.Live}, Step
+	case StepFailed: // it was aborted
+		return failed(s)
 	case LiveExited:
 		if !s.Live {
 			return s, Illegal
@@ -198,36 +215,55 @@ func nextHolding(s State, e Event) (State, Action) {
 	case RetryDue, AllGone:
 		return s, None
 	}
-	return s, Illegal // StepFailed, NewExited: waiting cannot fail, and nothing is being started
+	return s, Illegal // NewExited: nothing is being started
 }
 
-// nextStep answers for the phases from Resolving to Settling.
+// nextAbort gives a handoff up, if there is a generation to go back to.
+func nextAbort(s State) (State, Action) {
+	if !s.Live {
+		return s, Decline
+	}
+	return s, Abort
+}
+
+// waits reports whether the phase only lets time pass while the new generation already gets connections.
+func (p Phase) waits() bool { return p == Sharing || p == Soaking }
+
+// nextStep answers for the phases from Resolving to Soaking.
 func nextStep(s State, e Event) (State, Action) {
 	started := s.Phase >= Warming
 	switch e {
 	case ReloadAsked:
 		return State{Phase: s.Phase, Live: s.Live, Again: true}, None
+	case AbortAsked:
+		return nextAbort(s)
+	case PromoteAsked:
+		if !s.Phase.waits() {
+			return s, Decline
+		}
+		return s, Hasten
 	case StepDone:
-		if s.Phase == Settling {
+		if s.Phase == Soaking {
 			return after(State{Live: true, Again: s.Again}, Complete)
 		}
 		return State{Phase: s.Phase + 1, Live: s.Live, Again: s.Again}, Step
 	case StepFailed:
-		if s.Phase == Settling {
-			return s, Illegal // settling is bounded and then goes on with what was still open
-		}
 		return failed(s)
 	case NewExited:
 		if !started {
 			return s, Illegal
 		}
-		// While it settles too: the old generation was not told to stop yet, so this is still a way back.
+		// Up to the end: the old generation was not told to stop yet, so there is a way back.
 		return failed(s)
 	case LiveExited:
 		if !s.Live {
 			return s, Illegal
 		}
-		return State{Phase: s.Phase, Again: s.Again}, None // its replacement is already being started
+		// Its replacement is already being started. Once there is nothing to go back to, there is nothing to wait for.
+		if s.Phase.waits() {
+			return State{Phase: s.Phase, Again: s.Again}, Hasten
+		}
+		return State{Phase: s.Phase, Again: s.Again}, None
 	case RetryDue, AllGone:
 		return s, None
 	}
@@ -254,6 +290,8 @@ func nextStopping(s State, e Event) (State, Action) {
 	switch e {
 	case ReloadAsked:
 		return s, Refuse
+	case PromoteAsked, AbortAsked:
+		return s, Decline
 	case KillAsked:
 		return s, Kill
 	case StepDone, StepFailed: // a step that was cancelled may still have started a process: end that one too
@@ -270,6 +308,8 @@ func nextStopped(s State, e Event) (State, Action) {
 	switch e {
 	case ReloadAsked:
 		return s, Refuse
+	case PromoteAsked, AbortAsked:
+		return s, Decline
 	case StopAsked, KillAsked, RetryDue, AllGone:
 		return s, None
 	}

@@ -1,6 +1,7 @@
 package upgrade
 
 import (
+	"slices"
 	"testing"
 )
 
@@ -91,7 +92,7 @@ func TestEnteringAStepRunsIt(t *testing.T) {
 	t.Parallel()
 	everyPair(func(s State, e Event) {
 		to, a := next(s, e)
-		entered := to.Phase != s.Phase && to.Phase >= Holding && to.Phase <= Settling
+		entered := to.Phase != s.Phase && to.Phase >= Holding && to.Phase <= Soaking
 		if entered != (a&Step != 0) {
 			t.Errorf("%v, %v: leads to %v with %v", s, e, to, a)
 		}
@@ -104,7 +105,7 @@ func TestFailureLeavesTheLiveOneAlone(t *testing.T) {
 	everyPair(func(s State, e Event) {
 		to, a := next(s, e)
 		switch {
-		case a&Complete != 0 && !(s.Phase == Settling && e == StepDone && to.Live):
+		case a&Complete != 0 && !(s.Phase == Soaking && e == StepDone && to.Live):
 			t.Errorf("%v, %v: completes", s, e)
 		case a&Rollback != 0 && to.Live != s.Live:
 			t.Errorf("%v, %v: a rollback changes what is live: %v", s, e, to)
@@ -112,6 +113,26 @@ func TestFailureLeavesTheLiveOneAlone(t *testing.T) {
 			t.Errorf("%v, %v: the live generation is lost: %v with %v", s, e, to, a)
 		}
 	})
+}
+
+// An abort never takes away the only generation there is, and a promotion never does anything but end a wait.
+func TestAbortAndPromote(t *testing.T) {
+	t.Parallel()
+	everyState(func(s State) {
+		to, a := next(s, AbortAsked)
+		if running := s.Phase >= Holding && s.Phase <= Soaking; to != s || (a == Abort) != (running && s.Live) || a != Abort && a != Decline {
+			t.Errorf("%v: an abort leads to %v with %v", s, to, a)
+		}
+		to, a = next(s, PromoteAsked)
+		if to != s || (a == Hasten) != s.Phase.waits() || a != Hasten && a != Decline {
+			t.Errorf("%v: a promotion leads to %v with %v", s, to, a)
+		}
+	})
+}
+
+// steps is n steps that succeed.
+func steps(n int) []Event {
+	return slices.Repeat([]Event{StepDone}, n)
 }
 
 func TestIllegalPairs(t *testing.T) {
@@ -142,15 +163,20 @@ func TestPaths(t *testing.T) {
 		to     State
 		last   Action
 	}{
-		{"first start", State{}, []Event{RetryDue, StepDone, StepDone, StepDone, StepDone, StepDone, StepDone, StepDone},
+		{"first start", State{}, append([]Event{RetryDue}, steps(10)...),
 			State{Phase: Idle, Live: true}, Complete},
-		{"handoff", State{Live: true}, []Event{ReloadAsked, StepDone, StepDone, StepDone, StepDone, StepDone, StepDone, StepDone, StepDone},
+		{"handoff", State{Live: true}, append([]Event{ReloadAsked}, steps(11)...),
 			State{Phase: Idle, Live: true}, Complete},
 		{"check fails", State{Live: true}, []Event{ReloadAsked, StepDone, StepDone, StepFailed}, State{Live: true}, Rollback},
 		{"new one dies while it warms", State{Phase: Warming, Live: true}, []Event{NewExited}, State{Live: true}, Rollback},
 		{"new one dies after the cutover", State{Phase: Settling, Live: true}, []Event{NewExited}, State{Live: true}, Rollback},
-		{"old one dies, new one goes on", State{Phase: Warming, Live: true}, []Event{LiveExited, StepDone, StepDone, StepDone},
+		{"old one dies, new one goes on", State{Phase: Warming, Live: true}, append([]Event{LiveExited}, steps(6)...),
 			State{Live: true}, Complete},
+		{"canary is promoted", State{Phase: Sharing, Live: true}, []Event{PromoteAsked}, State{Phase: Sharing, Live: true}, Hasten},
+		{"nothing to go back to, nothing to wait for", State{Phase: Soaking, Live: true}, []Event{LiveExited}, State{Phase: Soaking}, Hasten},
+		{"abort while it opens", State{Phase: Opening, Live: true}, []Event{AbortAsked, StepFailed}, State{Live: true}, Rollback},
+		{"abort in the soak", State{Phase: Soaking, Live: true}, []Event{AbortAsked, StepFailed}, State{Live: true}, Rollback},
+		{"new one dies in the soak", State{Phase: Soaking, Live: true}, []Event{NewExited}, State{Live: true}, Rollback},
 		{"both die", State{Phase: Warming, Live: true}, []Event{LiveExited, NewExited}, State{}, Rollback | Retry},
 		{"crash", State{Live: true}, []Event{LiveExited}, State{}, Retry},
 		{"a reload cuts the back-off short", State{}, []Event{ReloadAsked}, State{Phase: Holding}, Begin | Step},

@@ -1,6 +1,7 @@
 package upgrade
 
 import (
+	"context"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -23,11 +24,32 @@ type Plan struct {
 	ReadyTimeout time.Duration // how long the ready signal may take
 	CheckTimeout time.Duration // how long the check command may take
 	SettleMax    time.Duration // how long settling may take
+	Soak         time.Duration // how long the old generation stays in reach after that; 0 means not at all
+	Linger       time.Duration // how long the connections of an old generation may end by themselves, before it is told to stop
 	Watchdog     time.Duration // a live generation must say WATCHDOG=1 this often; 0 means that it need not
+
+	Probe  *Probe       // asks the new generation before clients do, and while they do; nil for none
+	Canary []CanaryStep // what part of new connections it gets before it gets all; none for all at once
 
 	DrainSignal      unix.Signal   // asks a generation's main process to finish and exit
 	DrainTimeout     time.Duration // after which its whole tree is killed
 	DrainGenerations int           // how many may drain at once; past that the oldest is killed
+}
+
+// A Probe is a question that a good generation answers.
+type Probe struct {
+	// Ask asks once, and blocks until it has the answer or ctx ends. The error says what was wrong with it.
+	Ask func(ctx context.Context, t *Target) error
+
+	Count    int           // how many answers in a row it takes before clients get there
+	Timeout  time.Duration // how long each may take
+	Interval time.Duration // how often it is asked while the canary or the soak lasts
+}
+
+// A CanaryStep is a time in which the new generation gets a part of new connections.
+type CanaryStep struct {
+	Share float64 // of 1
+	Time  time.Duration
 }
 
 // Prepared is a generation as it is about to be started.
@@ -36,6 +58,7 @@ type Prepared struct {
 	Command child.Command  // without sockets, NOTIFY_SOCKET and cgroup: those are added by the supervisor
 	Check   *child.Command // run to its end before anything is started; nil means none
 
-	// Ready returns how to wait for the ready signal. notified is closed when the generation says READY=1.
-	Ready func(notified <-chan struct{}) child.Waiter
+	// Ready returns how to wait for the ready signal. notified is closed when the generation says READY=1; it can be
+	// reached as new, once it is started.
+	Ready func(notified <-chan struct{}, new *Target) child.Waiter
 }

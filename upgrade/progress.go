@@ -2,11 +2,14 @@ package upgrade
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/zddsupervisor/zddsupervisor/fdpass"
 )
 
 // Outcome is how a handoff ended.
@@ -30,17 +33,25 @@ type Record struct {
 	FromRelease string `json:"from_release,omitempty"`
 	ToRelease   string `json:"to_release,omitempty"`
 
-	Outcome Outcome       `json:"outcome,omitempty"` // "" while it runs
-	Phase   string        `json:"phase,omitempty"`   // that runs, or in which it failed
-	Reason  string        `json:"reason,omitempty"`  // why it failed
-	Steps   []StepTime    `json:"steps,omitempty"`   // that ended, in order
-	Took    time.Duration `json:"took_ns,omitempty"` // all together
+	Outcome Outcome    `json:"outcome,omitempty"` // "" while it runs
+	Phase   string     `json:"phase,omitempty"`   // that runs, or in which it failed
+	Reason  string     `json:"reason,omitempty"`  // why it failed
+	Steps   []StepTime `json:"steps,omitempty"`   // that ended, in order
+	// Unsettled is what was still on its way to the old generation when it was told to stop all the same.
+	Unsettled []OpenSocket  `json:"unsettled,omitempty"`
+	Took      time.Duration `json:"took_ns,omitempty"` // all together
 }
 
 // StepTime is how long a step took.
 type StepTime struct {
 	Name string        `json:"name"`
 	Took time.Duration `json:"took_ns"`
+}
+
+// OpenSocket is a socket on which something was still on its way to a generation that had to be quiet.
+type OpenSocket struct {
+	Socket string `json:"socket"`
+	fdpass.Unsettled
 }
 
 // A HandoffError says that a handoff failed. The old generation, if there was one, serves on.
@@ -53,13 +64,14 @@ func (e *HandoffError) Error() string {
 	return fmt.Sprintf("handoff %d failed at step %s: %s", e.Record.Handoff, e.Record.Phase, e.Record.Reason)
 }
 
-// Progress is a step that has ended, as who asked for the handoff gets to see it.
+// Progress is a step that has ended, or with a Note one that goes on, as who asked for the handoff gets to see it.
 type Progress struct {
 	Handoff    int           `json:"handoff"`
 	Step       string        `json:"step"`
 	Generation int           `json:"generation,omitempty"`
 	Took       time.Duration `json:"took_ns"`
 	Error      string        `json:"error,omitempty"`
+	Note       string        `json:"note,omitempty"`
 }
 
 // A Request asks for a handoff.
@@ -105,6 +117,11 @@ func (s *Supervisor) Reload(ctx context.Context, r Request, progress func(Progre
 	if !s.post(func() { s.take(t) }) {
 		return nil, ErrStopping
 	}
+	return s.await(ctx, t, progress)
+}
+
+// await waits for the answer to a ticket.
+func (s *Supervisor) await(ctx context.Context, t *ticket, progress func(Progress)) (*Record, error) {
 	for {
 		select {
 		case p, more := <-t.steps:
@@ -133,6 +150,70 @@ func (s *Supervisor) Ask(r Request) error {
 		return ErrStopping
 	}
 	return nil
+}
+
+// Errors of Promote and Abort.
+var (
+	// ErrNothingToPromote says that no canary and no soak is under way.
+	ErrNothingToPromote = errors.New("no canary and no soak is under way")
+	// ErrNothingToAbort says that no handoff is under way that could be given up for the generation before it.
+	ErrNothingToAbort = errors.New("no handoff is under way that can be given up")
+)
+
+// Promote ends the canary or the soak that is under way, as if its time were over, and returns the handoff as it is
+// then. It does not wait for its end. The error is ErrNothingToPromote, ErrStopping or the context's.
+func (s *Supervisor) Promote(ctx context.Context, by string) (*Record, error) {
+	var record *Record
+	var err error
+	if !s.ask(ctx, func() {
+		if s.fire(PromoteAsked)&Decline != 0 {
+			err = ErrNothingToPromote
+			return
+		}
+		s.log.Info("promoted", "handoff", s.hand.record.Handoff, "step", s.state.Phase.String(), "by", by)
+		r := s.hand.record
+		record = &r
+	}) {
+		return nil, s.unasked(ctx)
+	}
+	return record, err
+}
+
+// Abort gives the handoff up that is under way, and blocks until everything is as it was before it; ctx ends the wait,
+// not the abort. The record is that of the failed handoff. The error is ErrNothingToAbort, ErrStopping or the
+// context's.
+func (s *Supervisor) Abort(ctx context.Context, by string) (*Record, error) {
+	t := &ticket{steps: make(chan Progress, progressRoom)}
+	var err error
+	if !s.ask(ctx, func() {
+		if s.state.Phase >= Holding && s.state.Live && s.hand != nil {
+			s.hand.aborted = "aborted by " + by
+		}
+		if s.fire(AbortAsked)&Decline != 0 {
+			err = ErrNothingToAbort
+			return
+		}
+		s.hand.tickets = append(s.hand.tickets, t)
+	}) {
+		return nil, s.unasked(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	record, err := s.await(ctx, t, nil)
+	var failed *HandoffError
+	if errors.As(err, &failed) {
+		return &failed.Record, nil
+	}
+	return record, err
+}
+
+// unasked says why a question did not get to the owner.
+func (s *Supervisor) unasked(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return ErrStopping
 }
 
 // take takes a request. One that nobody waits for is not kept beside another like it: however many come, they are few.

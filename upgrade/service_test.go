@@ -207,7 +207,9 @@ func (s *supervisor) plan() *upgrade.Plan {
 		}
 		return &upgrade.Prepared{
 			Command: child.Command{Path: path, Env: []string{serviceEnv + "=" + mode, fmt.Sprintf("GENERATION=%d", generation), "GORACE=atexit_sleep_ms=0"}},
-			Ready:   func(notified <-chan struct{}) child.Waiter { return &child.NotifyReady{Ready: notified} },
+			Ready: func(notified <-chan struct{}, _ *upgrade.Target) child.Waiter {
+				return &child.NotifyReady{Ready: notified}
+			},
 		}, nil
 	}
 	if s.tune != nil {

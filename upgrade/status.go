@@ -1,6 +1,7 @@
 package upgrade
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -23,21 +24,24 @@ type Status struct {
 	Handoffs    int                `json:"handoffs"`          // that have begun
 	Waiting     bool               `json:"waiting,omitempty"` // one more follows the one that runs
 	Current     *Record            `json:"current,omitempty"` // the one that runs
+	Note        string             `json:"note,omitempty"`    // what its step is doing, where there is more to say
 	Last        *Record            `json:"last,omitempty"`    // the last that ended
 	Strays      uint64             `json:"strays"`            // processes of nobody's that were reaped
 }
 
 // GenerationStatus is one generation.
 type GenerationStatus struct {
-	Number    int        `json:"number"`
-	Release   string     `json:"release,omitempty"`
-	Role      Role       `json:"role"`
-	PID       int        `json:"pid"`
-	Processes int        `json:"processes"` // in its tree; -1 if unknown
-	Started   time.Time  `json:"started"`
-	Ready     *time.Time `json:"ready,omitempty"`
-	Status    string     `json:"status,omitempty"`  // its own words
-	Because   string     `json:"because,omitempty"` // why it is being ended
+	Number    int    `json:"number"`
+	Release   string `json:"release,omitempty"`
+	Role      Role   `json:"role"`
+	PID       int    `json:"pid"`
+	Processes int    `json:"processes"` // in its tree; -1 if unknown
+	// Connections is how many connections to the sockets it has open; -1 if unknown.
+	Connections int        `json:"connections"`
+	Started     time.Time  `json:"started"`
+	Ready       *time.Time `json:"ready,omitempty"`
+	Status      string     `json:"status,omitempty"`  // its own words
+	Because     string     `json:"because,omitempty"` // why it is being ended
 }
 
 // SocketStatus is one socket of the live generation, or of the configuration where none is live.
@@ -49,6 +53,21 @@ type SocketStatus struct {
 	QueueLimit int         `json:"queue_limit"` // how many may; -1 if unknown
 	Unread     int         `json:"unread"`      // bytes of datagrams that wait; -1 if unknown
 	Error      string      `json:"error,omitempty"`
+
+	// Seats are the generations that have a socket of their own on this address, in steered mode.
+	Seats []SeatStatus `json:"seats,omitempty"`
+	// Forwarded is how many connections a generation that was told to stop did not accept, so that they were passed on,
+	// and Lost how many of those could not be.
+	Forwarded int `json:"forwarded"`
+	Lost      int `json:"lost"`
+}
+
+// SeatStatus is one generation's part in a steered socket.
+type SeatStatus struct {
+	Generation  int     `json:"generation"`  // 0 for a socket that none has now
+	Share       float64 `json:"share"`       // of new connections, of 1
+	Queue       int     `json:"queue"`       // connections that wait to be accepted
+	Connections int     `json:"connections"` // that it has open; -1 if unknown
 }
 
 // Status blocks for a moment, and returns ErrStopping once Run is over.
@@ -65,7 +84,7 @@ func (s *Supervisor) Status(ctx context.Context) (*Status, error) {
 		if s.hand != nil {
 			r := s.hand.record
 			r.Steps, r.By = slices.Clone(r.Steps), slices.Clone(r.By)
-			st.Current = &r
+			st.Current, st.Note = &r, s.hand.note
 		}
 		for _, n := range slices.Sorted(maps.Keys(s.generations)) {
 			g := s.generations[n]
@@ -73,22 +92,23 @@ func (s *Supervisor) Status(ctx context.Context) (*Status, error) {
 			generations = append(generations, g)
 		}
 		bound = s.bound
+		if s.hand != nil {
+			bound = append(slices.Clone(bound), s.hand.fresh...)
+		}
 	})
 	if !ok {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		return nil, ErrStopping
+		return nil, s.unasked(ctx)
 	}
-	// Counting processes and queues asks the kernel, and needs nothing of the owner's.
+	// Counting asks the kernel, and needs nothing of the owner's.
+	counts := connections(bound, generations)
 	for i, g := range generations {
-		st.Generations[i].Processes = -1
+		st.Generations[i].Connections, st.Generations[i].Processes = counts.of(g), Unknown
 		if members, err := g.process.Tree().Members(); err == nil {
 			st.Generations[i].Processes = len(members)
 		}
 	}
 	for _, b := range bound {
-		st.Sockets = append(st.Sockets, describeSocket(b))
+		st.Sockets = append(st.Sockets, describeSocket(b, generations, counts))
 	}
 	return st, nil
 }
@@ -105,12 +125,23 @@ func (g *generation) describe() GenerationStatus {
 	return d
 }
 
-func describeSocket(b fdpass.Bound) SocketStatus {
+func describeSocket(b fdpass.Bound, generations []*generation, counts connectionCount) SocketStatus {
 	d := SocketStatus{Name: b.Spec.FDName(), Address: b.Socket.Addr(), Mode: b.Socket.Mode()}
 	stats, err := b.Socket.Stats()
-	if err != nil {
+	d.Queue, d.QueueLimit, d.Unread = stats.Queue, stats.QueueLimit, stats.Unread
+	d.Forwarded, d.Lost = stats.Forwarded, stats.Lost
+	seats, seatsErr := b.Socket.Seats()
+	if err = cmp.Or(err, seatsErr); err != nil {
 		d.Error = err.Error()
 	}
-	d.Queue, d.QueueLimit, d.Unread = stats.Queue, stats.QueueLimit, stats.Unread
+	for _, seat := range seats {
+		connections := 0
+		for _, g := range generations {
+			if g.number == seat.Generation {
+				connections = counts.on(g, b.Socket)
+			}
+		}
+		d.Seats = append(d.Seats, SeatStatus{seat.Generation, seat.Share, seat.Queue, connections})
+	}
 	return d
 }

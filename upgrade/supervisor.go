@@ -210,13 +210,13 @@ func (s *Supervisor) spawn(f func()) {
 	}()
 }
 
-// fire feeds an event to the machine and performs what it answers.
-func (s *Supervisor) fire(e Event) {
+// fire feeds an event to the machine, performs what it answers, and returns that.
+func (s *Supervisor) fire(e Event) Action {
 	from := s.state
 	to, action := next(from, e)
 	if action == Illegal {
 		s.log.Error("an event came where it cannot: please report this", "state", from.String(), "event", e.String())
-		return
+		return action
 	}
 	s.state = to
 	if from.Phase == Idle && to.Phase != Idle {
@@ -230,6 +230,8 @@ func (s *Supervisor) fire(e Event) {
 		do     func()
 	}{
 		{Refuse, s.refuse},
+		{Hasten, s.hasten},
+		{Abort, s.abort},
 		{Rollback, s.rollback},
 		{Complete, s.complete},
 		{Halt, func() { s.halt(false) }},
@@ -244,6 +246,7 @@ func (s *Supervisor) fire(e Event) {
 			a.do()
 		}
 	}
+	return action
 }
 
 // refuse answers requests that came too late.
@@ -270,6 +273,7 @@ func (s *Supervisor) halt(now bool) {
 	}
 	for _, g := range s.generations {
 		s.end(g, RoleDraining, "the supervisor is stopping")
+		g.hurry()
 		if s.killing {
 			g.kill()
 		}

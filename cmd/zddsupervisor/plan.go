@@ -1,10 +1,12 @@
 package main
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/zddsupervisor/zddsupervisor/child"
 	"github.com/zddsupervisor/zddsupervisor/internal/config"
+	"github.com/zddsupervisor/zddsupervisor/internal/probe"
 	"github.com/zddsupervisor/zddsupervisor/upgrade"
 )
 
@@ -23,6 +25,10 @@ func (p planner) plan(cfg *config.Config) *upgrade.Plan {
 		ReadyTimeout: cfg.Ready.Timeout,
 		CheckTimeout: cfg.Check.Timeout,
 		SettleMax:    cfg.Settle.Max,
+		Soak:         cfg.Handoff.Soak,
+		Linger:       cfg.Drain.Linger,
+		Probe:        probeOf(cfg.Probe),
+		Canary:       canaryOf(cfg.Handoff.Canary),
 		Watchdog:     cfg.Watchdog,
 		DrainSignal:  cfg.Drain.Signal, DrainTimeout: cfg.Drain.Timeout, DrainGenerations: cfg.Drain.Generations,
 	}
@@ -74,23 +80,67 @@ func (p planner) prepare(cfg *config.Config, generation int) (*upgrade.Prepared,
 	return prepared, err
 }
 
+// probeOf returns the configured probe, or nil.
+func probeOf(p config.Probe) *upgrade.Probe {
+	if p.Path == "" {
+		return nil
+	}
+	request := probe.HTTP{Socket: p.Socket, Path: p.Path, Host: p.Host, Status: p.Status}
+	return &upgrade.Probe{
+		Ask:   func(ctx context.Context, t *upgrade.Target) error { return request.Ask(ctx, t) },
+		Count: p.Count, Timeout: p.Timeout, Interval: p.Interval,
+	}
+}
+
+func canaryOf(steps []config.CanaryStep) (plan []upgrade.CanaryStep) {
+	for _, step := range steps {
+		plan = append(plan, upgrade.CanaryStep(step))
+	}
+	return plan
+}
+
+// A readiness makes a waiter for one generation.
+type readiness = func(notified <-chan struct{}, new *upgrade.Target) child.Waiter
+
 // ready says how to wait for the ready signal. Each kind is a child.Waiter of its own.
-func (p planner) ready(r config.Ready, values config.Values) (func(notified <-chan struct{}) child.Waiter, error) {
+func (p planner) ready(r config.Ready, values config.Values) (readiness, error) {
 	switch r.By {
 	case config.ByFD:
-		return func(<-chan struct{}) child.Waiter { return &child.FDReady{} }, nil
+		return func(<-chan struct{}, *upgrade.Target) child.Waiter { return &child.FDReady{} }, nil
+	case config.ByHTTP:
+		return readyByAsking(r, probe.HTTP{Socket: r.Socket, Path: r.Path, Host: r.Host}), nil
+	case config.ByAccept:
+		return readyByAsking(r, probe.Accept{Socket: r.Socket}), nil
 	case config.ByExec:
 		argv, err := values.Expand(r.Command)
 		if err != nil {
 			return nil, fmt.Errorf("the ready command: %w", err)
 		}
-		return func(<-chan struct{}) child.Waiter {
+		return func(<-chan struct{}, *upgrade.Target) child.Waiter {
 			return &child.ExecReady{Reaper: p.reaper, Path: argv[0], Args: argv, Interval: r.Interval}
 		}, nil
 	case config.ByDelay:
-		return func(<-chan struct{}) child.Waiter { return &child.DelayReady{Delay: r.Delay} }, nil
+		return func(<-chan struct{}, *upgrade.Target) child.Waiter { return &child.DelayReady{Delay: r.Delay} }, nil
 	}
-	return func(notified <-chan struct{}) child.Waiter { return &child.NotifyReady{Ready: notified} }, nil
+	return func(notified <-chan struct{}, _ *upgrade.Target) child.Waiter {
+		return &child.NotifyReady{Ready: notified}
+	}, nil
+}
+
+// A question is something that a generation can be asked.
+type question interface {
+	Ask(ctx context.Context, t probe.Target) error
+	fmt.Stringer
+}
+
+// readyByAsking waits until the new generation answers a question.
+func readyByAsking(r config.Ready, q question) readiness {
+	return func(_ <-chan struct{}, new *upgrade.Target) child.Waiter {
+		return &child.AskReady{
+			By: string(r.By), Question: q.String(), Interval: r.Interval,
+			Ask: func(ctx context.Context) error { return q.Ask(ctx, new) },
+		}
+	}
 }
 
 // account returns who the service runs as; nil for the supervisor's own user.

@@ -3,10 +3,12 @@ package main
 import (
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/zddsupervisor/zddsupervisor/fdpass"
 	"github.com/zddsupervisor/zddsupervisor/internal/control"
 	"github.com/zddsupervisor/zddsupervisor/upgrade"
 )
@@ -47,10 +49,14 @@ the old version still serves; 2 wrong usage; 3 no supervisor was reached.`,
 	return cmd
 }
 
-// printStep prints one line for a step that has ended.
+// printStep prints one line for a step that has ended, or for one that has something to say.
 func printStep(out io.Writer, p upgrade.Progress) {
 	mark := "ok"
-	if p.Error != "" {
+	switch {
+	case p.Note != "":
+		fmt.Fprintf(out, "%-8s ...     %s\n", p.Step, p.Note)
+		return
+	case p.Error != "":
 		mark = "failed"
 	}
 	fmt.Fprintf(out, "%-8s %-7s %s\n", p.Step, mark, round(p.Took))
@@ -62,7 +68,27 @@ func printDone(out io.Writer, r *upgrade.Record) {
 	if r.From != 0 {
 		was = fmt.Sprintf(", generation %d drains", r.From)
 	}
+	for _, o := range r.Unsettled {
+		fmt.Fprintf(out, "socket %s was not quiet in time: %s\n", o.Socket, describeUnsettled(o.Unsettled))
+	}
 	fmt.Fprintf(out, "generation %d%s is live after %s%s\n", r.To, inParentheses(r.ToRelease), round(r.Took), was)
+}
+
+// describeUnsettled says what was still on its way.
+func describeUnsettled(u fdpass.Unsettled) string {
+	var parts []string
+	for _, p := range []struct {
+		n    int
+		what string
+	}{
+		{u.Queued, "waiting to be accepted"}, {u.Handshakes, "in a handshake"}, {u.Unread, "with bytes that were not read"},
+		{u.Young, "without their first request or answer"},
+	} {
+		if p.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.what))
+		}
+	}
+	return "connections " + strings.Join(parts, ", ")
 }
 
 func inParentheses(s string) string {

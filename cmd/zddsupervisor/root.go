@@ -62,7 +62,7 @@ Exit status: 0 done; 1 the handoff failed and has changed nothing: the old versi
 	})
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(
-		runCommand(), reloadCommand(), statusCommand(), unitCommand(), sweepCommand(),
+		runCommand(), reloadCommand(), promoteCommand(), abortCommand(), statusCommand(), unitCommand(), sweepCommand(),
 		demoCommand(), demoServiceCommand(),
 	)
 	if err := knownCommand(root, args); err != nil {

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/zddsupervisor/zddsupervisor/fdpass"
 	"github.com/zddsupervisor/zddsupervisor/internal/control"
 	"github.com/zddsupervisor/zddsupervisor/upgrade"
 )
@@ -56,6 +58,9 @@ func printStatus(out io.Writer, st *control.Status, now time.Time) {
 	}
 	if st.Current != nil {
 		state += fmt.Sprintf("; handoff %d is at step %s", st.Current.Handoff, st.Phase)
+		if st.Note != "" {
+			state += " (" + st.Note + ")"
+		}
 	} else if st.Phase == upgrade.Stopping.String() {
 		state = "is stopping"
 	}
@@ -65,18 +70,18 @@ func printStatus(out io.Writer, st *control.Status, now time.Time) {
 	fmt.Fprintf(out, "%s %s (supervisor pid %d, up %s)\n\n", st.Name, state, st.PID, round(now.Sub(st.Since)))
 
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "GENERATION\tRELEASE\tROLE\tPID\tPROCESSES\tAGE\tSTATUS")
+	fmt.Fprintln(w, "GENERATION\tRELEASE\tROLE\tPID\tPROCESSES\tCONNECTIONS\tAGE\tSTATUS")
 	for _, g := range st.Generations {
 		words := g.Status
 		if words == "" {
 			words = g.Because
 		}
-		fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\t%s\n", g.Number, dash(g.Release), g.Role, g.PID, number(g.Processes),
-			round(now.Sub(g.Started)), words)
+		fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", g.Number, dash(g.Release), g.Role, g.PID, number(g.Processes),
+			number(g.Connections), round(now.Sub(g.Started)), words)
 	}
-	fmt.Fprintln(w, "\nSOCKET\tADDRESS\tMODE\tQUEUE\tLIMIT")
+	fmt.Fprintln(w, "\nSOCKET\tADDRESS\tMODE\tQUEUE\tLIMIT\tNEW CONNECTIONS GO TO")
 	for _, s := range st.Sockets {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", s.Name, s.Address, s.Mode, number(s.Queue), number(s.QueueLimit))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", s.Name, s.Address, s.Mode, number(s.Queue), number(s.QueueLimit), shares(s))
 	}
 	w.Flush()
 	if l := st.Last; l != nil {
@@ -86,6 +91,26 @@ func printStatus(out io.Writer, st *control.Status, now time.Time) {
 		}
 		fmt.Fprintln(out)
 	}
+}
+
+// shares says which generations get a socket's new connections.
+func shares(s upgrade.SocketStatus) string {
+	if s.Mode != fdpass.Steered {
+		return "whoever accepts first"
+	}
+	var parts []string
+	for _, seat := range s.Seats {
+		switch {
+		case seat.Share == 0:
+		case seat.Generation == 0:
+			parts = append(parts, "the next generation")
+		case seat.Share == 1:
+			parts = append(parts, fmt.Sprintf("generation %d", seat.Generation))
+		default:
+			parts = append(parts, fmt.Sprintf("generation %d (%.4g%%)", seat.Generation, seat.Share*100))
+		}
+	}
+	return strings.Join(parts, ", ")
 }
 
 func anyLive(generations []upgrade.GenerationStatus) bool {

@@ -23,6 +23,7 @@ import (
 var (
 	ErrNotRunning = errors.New("no supervisor answers")
 	ErrRefused    = errors.New("the supervisor refuses")
+	ErrNothing    = errors.New("nothing to do")
 	ErrAmbiguous  = errors.New("several supervisors run")
 )
 
@@ -94,6 +95,31 @@ func (c *Client) Ask(ctx context.Context) error {
 	return body.Close()
 }
 
+// Promote ends the canary or the soak that is under way, and returns the handoff as it is then. If there is none, the
+// error wraps ErrNothing.
+func (c *Client) Promote(ctx context.Context) (*upgrade.Record, error) {
+	return c.steer(ctx, "/v1/promote")
+}
+
+// Abort gives the handoff up that is under way, blocks until all is as it was, and returns its record. If there is
+// none, the error wraps ErrNothing.
+func (c *Client) Abort(ctx context.Context) (*upgrade.Record, error) {
+	return c.steer(ctx, "/v1/abort")
+}
+
+func (c *Client) steer(ctx context.Context, path string) (*upgrade.Record, error) {
+	body, err := c.do(ctx, http.MethodPost, path)
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	record := new(upgrade.Record)
+	if err := json.NewDecoder(body).Decode(record); err != nil {
+		return nil, fmt.Errorf("%w any more on %s: it went away before it had answered", ErrNotRunning, c.path)
+	}
+	return record, nil
+}
+
 // do sends a request and returns the body of its answer, which the caller closes.
 func (c *Client) do(ctx context.Context, method, path string) (io.ReadCloser, error) {
 	r, err := http.NewRequestWithContext(ctx, method, "http://supervisor"+path, nil)
@@ -116,6 +142,9 @@ func (c *Client) do(ctx context.Context, method, path string) (io.ReadCloser, er
 		why, _ := io.ReadAll(io.LimitReader(answer.Body, 1<<10))
 		if len(why) == 0 {
 			why = []byte(answer.Status)
+		}
+		if answer.StatusCode == http.StatusConflict {
+			return nil, fmt.Errorf("%w: %s", ErrNothing, strings.TrimSpace(string(why)))
 		}
 		return nil, fmt.Errorf("%w: %s", ErrRefused, strings.TrimSpace(string(why)))
 	}

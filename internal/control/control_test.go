@@ -51,6 +51,16 @@ func (f *fakeService) Ask(r upgrade.Request) error {
 	return f.err
 }
 
+func (f *fakeService) Promote(_ context.Context, by string) (*upgrade.Record, error) {
+	f.asked <- upgrade.Request{By: by}
+	return f.record, f.err
+}
+
+func (f *fakeService) Abort(_ context.Context, by string) (*upgrade.Record, error) {
+	f.asked <- upgrade.Request{By: by}
+	return f.record, f.err
+}
+
 func (f *fakeService) Status(context.Context) (*upgrade.Status, error) {
 	return &upgrade.Status{Version: upgrade.StatusVersion, Phase: "idle"}, f.err
 }
@@ -244,5 +254,32 @@ func TestFind(t *testing.T) {
 	listen("two")
 	if _, err := Find([]string{base}); err == nil || !strings.Contains(err.Error(), "one, two") {
 		t.Errorf("with two: %v", err)
+	}
+}
+
+func TestPromoteAndAbort(t *testing.T) {
+	t.Parallel()
+	for name, call := range map[string]func(*Client, context.Context) (*upgrade.Record, error){
+		"promote": (*Client).Promote, "abort": (*Client).Abort,
+	} {
+		f := &fakeService{record: &upgrade.Record{Handoff: 3, To: 5, Phase: "canary"}}
+		client := NewClient(serve(t, f))
+		r, err := call(client, t.Context())
+		if err != nil || r.Handoff != 3 || r.To != 5 || r.Phase != "canary" {
+			t.Errorf("%s: %+v, %v", name, r, err)
+		}
+		if asked := <-f.asked; asked.By != fmt.Sprintf("uid %d", os.Geteuid()) {
+			t.Errorf("%s was asked by %q", name, asked.By)
+		}
+		for _, nothing := range []error{upgrade.ErrNothingToPromote, upgrade.ErrNothingToAbort} {
+			f.err = nothing
+			if _, err := call(client, t.Context()); !errors.Is(err, ErrNothing) || !strings.Contains(err.Error(), nothing.Error()) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		f.err = upgrade.ErrStopping
+		if _, err := call(client, t.Context()); !errors.Is(err, ErrRefused) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

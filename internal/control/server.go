@@ -30,6 +30,8 @@ var ErrInUse = errors.New("another supervisor is running")
 type Service interface {
 	Reload(ctx context.Context, r upgrade.Request, progress func(upgrade.Progress)) (*upgrade.Record, error)
 	Ask(r upgrade.Request) error
+	Promote(ctx context.Context, by string) (*upgrade.Record, error)
+	Abort(ctx context.Context, by string) (*upgrade.Record, error)
 	Status(ctx context.Context) (*upgrade.Status, error)
 }
 
@@ -138,6 +140,8 @@ func Serve(l net.Listener, identity Identity, service Service, log *slog.Logger)
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/status", s.status)
 	mux.HandleFunc("POST /v1/reload", s.reload)
+	mux.HandleFunc("POST /v1/promote", s.steer(service.Promote))
+	mux.HandleFunc("POST /v1/abort", s.steer(service.Abort))
 	s.http = &http.Server{
 		Handler:           authorize(withoutBody(mux)),
 		ConnContext:       withPeer,
@@ -183,7 +187,7 @@ func (s *Server) status(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) reload(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
-	request := upgrade.Request{By: fmt.Sprintf("uid %d", peerOf(r.Context()).uid)}
+	request := upgrade.Request{By: by(r)}
 	if since := query.Get("since"); since != "" {
 		var err error
 		if request.Since, err = strconv.ParseUint(since, 10, 64); err != nil {
@@ -221,3 +225,25 @@ func (s *Server) reload(w http.ResponseWriter, r *http.Request) {
 		send(Event{Result: record})
 	}
 }
+
+// steer answers a request about the handoff that is under way with the handoff's record.
+func (s *Server) steer(do func(ctx context.Context, by string) (*upgrade.Record, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		record, err := do(r.Context(), by(r))
+		switch {
+		case errors.Is(err, upgrade.ErrNothingToPromote), errors.Is(err, upgrade.ErrNothingToAbort):
+			http.Error(w, err.Error(), http.StatusConflict)
+			return
+		case err != nil:
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		if err := json.NewEncoder(w).Encode(record); err != nil {
+			s.log.Debug("a client of the control socket has gone", "cause", err)
+		}
+	}
+}
+
+// by says who asks.
+func by(r *http.Request) string { return fmt.Sprintf("uid %d", peerOf(r.Context()).uid) }

@@ -1,0 +1,164 @@
+package upgrade
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/zddsupervisor/zddsupervisor/child"
+	"github.com/zddsupervisor/zddsupervisor/fdpass"
+)
+
+func (s *Supervisor) start(ctx context.Context, h *handoff) work {
+	s.number++
+	number, heirOf := s.number, 0
+	if s.live == nil {
+		heirOf = s.orphan
+	}
+	h.record.To, h.heir = number, heirOf != 0
+	bound, prepared, fresh := h.bound, h.prepared, set(h.fresh)
+	g := &generation{
+		number: number, release: prepared.Release, bound: bound, plan: h.plan, role: RoleNew,
+		notified: make(chan struct{}), told: make(chan struct{}),
+	}
+	older := s.ending()
+	return func() (func(), error) {
+		var seats []child.NamedFD
+		defer func() {
+			for _, seat := range seats {
+				seat.FD.Close()
+			}
+		}()
+		for _, old := range older {
+			s.makeRoom(ctx, old, bound)
+		}
+		for _, b := range bound {
+			from := heirOf
+			if fresh[b.Socket] { // nobody has crashed on it
+				from = 0
+			}
+			fd, err := b.Socket.Join(number, from)
+			if err != nil {
+				return nil, fmt.Errorf("socket %s: %w", b.Spec.FDName(), err)
+			}
+			seats = append(seats, child.NamedFD{Name: b.Spec.FDName(), FD: fd})
+			var st unix.Stat_t
+			if err := unix.Fstat(fd.Raw(), &st); err != nil {
+				return nil, os.NewSyscallError("fstat", err)
+			}
+			g.inodes = append(g.inodes, st.Ino)
+		}
+		if err := g.start(ctx, s.opts, prepared, seats); err != nil {
+			return nil, err
+		}
+		return func() { s.adopt(h, g) }, nil
+	}
+}
+
+// lookInterval is the time between two looks at whether a generation has let go of its sockets.
+const lookInterval = 5 * time.Millisecond
+
+// makeRoom waits, no longer than settling may take, until a generation that is being ended was told to stop and has
+// closed the sockets of which another one needs its seat: after that they are taken from it.
+func (s *Supervisor) makeRoom(ctx context.Context, old *generation, bound []fdpass.Bound) {
+	const all = 2 // seats of a steered socket
+	var needed []uint64
+	for _, b := range bound {
+		seats, err := b.Socket.Seats()
+		if err != nil || len(seats) < all {
+			continue
+		}
+		for i, o := range old.bound {
+			if o.Socket == b.Socket && i < len(old.inodes) && slices.ContainsFunc(seats, func(s fdpass.Seat) bool { return s.Generation == old.number }) {
+				needed = append(needed, old.inodes[i])
+			}
+		}
+	}
+	if len(needed) == 0 {
+		return
+	}
+	old.hurry()
+	ctx, cancel := context.WithTimeout(ctx, old.plan.SettleMax)
+	defer cancel()
+	select {
+	case <-old.told:
+	case <-ctx.Done():
+		return
+	}
+	look := time.NewTicker(lookInterval)
+	defer look.Stop()
+	for {
+		held, known, err := old.process.Tree().Holds(needed)
+		if err != nil || !known || !slices.Contains(held, true) {
+			return
+		}
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			s.log.Warn("the sockets of a generation that was told to stop are taken from it: it still has them open, and their place is needed",
+				"generation", old.number)
+			return
+		}
+	}
+}
+
+// adopt takes over a generation whose process has just been started.
+func (s *Supervisor) adopt(h *handoff, g *generation) {
+	h.gen = g
+	s.generations[g.number] = g
+	s.log.Info("started", "generation", g.number, "release", g.release, "pid", g.process.Pid())
+	s.watch(g)
+}
+
+func (s *Supervisor) warm(parent context.Context, h *handoff, st *step) work {
+	g := h.gen
+	ctx, limit, cancel := withDeadline(parent, h.plan.ReadyTimeout)
+	st.limit = limit
+	return func() (func(), error) {
+		defer cancel()
+		err := g.waiter.Wait(ctx, g.process)
+		var exited *child.ExitedError
+		var late *child.NotReadyError
+		if errors.As(err, &late) {
+			late.Waited = limit.granted() // and not how late a busy machine has noticed
+		}
+		if errors.As(err, &exited) {
+			err = errors.New(g.earlyExit())
+		} else if err != nil {
+			err = fmt.Errorf("generation %d: %w", g.number, err)
+		} else {
+			err = s.holdsItsSockets(ctx, g)
+		}
+		return func() { g.ready = time.Now() }, err
+	}
+}
+
+// holdsItsSockets looks whether a generation that says it is ready can be: clients of one that has closed its sockets
+// would wait for ever. One that has closed some of them is told of in the log.
+func (s *Supervisor) holdsItsSockets(ctx context.Context, g *generation) error {
+	held, known, err := g.process.Tree().Holds(g.inodes)
+	if err != nil || !known || len(held) == 0 {
+		return err
+	}
+	if !slices.Contains(held, true) {
+		if g.process.Exiting() { // the kernel has closed them, and not the service
+			select {
+			case <-g.process.Done():
+				return errors.New(g.earlyExit())
+			case <-ctx.Done(): // its other threads run on
+			}
+		}
+		return fmt.Errorf("generation %d says that it is ready, but has closed the sockets that it was given (they are its descriptors from 3 on)", g.number)
+	}
+	for i, ok := range held {
+		if !ok {
+			s.log.Warn("the new generation has closed a socket: nobody accepts from it", "generation", g.number, "socket", g.bound[i].Spec.FDName())
+		}
+	}
+	return nil
+}
