@@ -1,10 +1,12 @@
 package child
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // processes are a made-up snapshot.
@@ -63,6 +65,12 @@ func TestMarked(t *testing.T) {
 		cmd.Process.Kill()
 		cmd.Wait()
 	}()
+	// exec(2) closes the pipe that Start waits for a moment before the environment can be read.
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if b, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", cmd.Process.Pid)); err != nil || len(b) > 0 {
+			break
+		}
+	}
 	st, err := readStat(cmd.Process.Pid)
 	if err != nil {
 		t.Fatal(err)
