@@ -33,7 +33,7 @@ func (s *Supervisor) end(g *generation, role Role, why string) {
 		s.retire(ctx, g)
 		open := g.open
 		if settle {
-			open = s.settled(unhurried, g.bound, g.number, p.SettleMax)
+			open = s.settledAlive(unhurried, g)
 		}
 		if role == RoleDraining {
 			s.linger(unhurried, g)
@@ -48,6 +48,23 @@ func (s *Supervisor) end(g *generation, role Role, why string) {
 		}
 		s.post(func() { s.gone(g, began) })
 	})
+}
+
+// settledAlive blocks until a generation is settled, at most as long as one of its processes is left: after that nobody
+// accepts what waits for it, and it has to be passed on.
+func (s *Supervisor) settledAlive(parent context.Context, g *generation) []OpenSocket {
+	alive, over := context.WithCancel(parent)
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		if err := g.process.Tree().Gone(alive); err == nil {
+			over()
+		}
+	}()
+	open := s.settled(alive, g.bound, g.number, g.plan.SettleMax)
+	over()
+	<-watched
+	return open
 }
 
 // lingerInterval is the time between two counts of the connections that are left.

@@ -228,7 +228,11 @@ func (s *Supervisor) exited(g *generation) {
 // earlyExit says that a generation ended before it was live, and what usually lies behind it.
 func (g *generation) earlyExit() string {
 	exit := g.process.Exit()
-	text := fmt.Sprintf("generation %d ended (%s) after %s, before it was ready", g.number, exit, time.Since(g.started).Round(10*time.Millisecond))
+	text := fmt.Sprintf("generation %d ended (%s) after %s", g.number, exit, time.Since(g.started).Round(10*time.Millisecond))
+	if !g.ready.IsZero() {
+		return text
+	}
+	text += ", before it was ready"
 	switch {
 	case exit.Signal != 0:
 		return text
