@@ -109,6 +109,7 @@ func (s *finishing) serve(c net.Conn) {
 			if err != nil {
 				return
 			}
+			req.RemoteAddr = c.RemoteAddr().String()
 			last := !s.o.keepAlive || req.Close || s.stopping.Load()
 			if s.handler.answer(c, req, last) != nil || last {
 				return

@@ -3,7 +3,8 @@
 // By itself it takes its sockets as systemd passes them (sd_listen_fds(3)), answers HTTP on stream and sequenced-packet sockets and
 // every datagram on the others, says READY=1, and on SIGTERM accepts what is still in the queue, finishes everything that it has
 // accepted, and exits with status 0. Every answer tells the version and the pid: as the headers X-Version and X-Pid, or as the text of a
-// datagram. The path /info answers with what the process was given, as JSON: see info. The query sleep=DURATION delays an answer.
+// datagram. The path /info answers with what the process was given, as JSON: see info. The query sleep=DURATION delays an answer,
+// status=CODE sets its status, with from=N and until=N from the Nth to the Nth request that asks for one.
 package main
 
 import (
@@ -26,6 +27,9 @@ type options struct {
 	acceptDelay time.Duration
 	acceptOnly  string
 	bind        string
+	log         string
+	healthFile  string
+	serveAfter  time.Duration
 
 	readyAfter time.Duration
 	neverReady bool
@@ -38,6 +42,11 @@ type options struct {
 	crashSignal int
 	daemonize   bool
 	ignoreTerm  bool
+	goOn        time.Duration
+	holdOpen    time.Duration
+
+	workers int
+	outlive bool
 
 	closeSockets, shutdownSockets, unlinkSockets bool
 
@@ -72,6 +81,9 @@ func parse() options {
 	flag.DurationVar(&o.acceptDelay, "accept-delay", 0, "pause before each accept (finish only)")
 	flag.StringVar(&o.acceptOnly, "accept-only", "", "ignore all sockets but the one of this `name`")
 	flag.StringVar(&o.bind, "bind", "", "ignore the passed sockets and listen on this TCP `address`")
+	flag.StringVar(&o.log, "log", "", "write a line for each connection and each request to this `file`")
+	flag.StringVar(&o.healthFile, "health-file", "", "answer /health with the status that this `file` holds, if it is there")
+	flag.DurationVar(&o.serveAfter, "serve-after", 0, "accept only after this time (http only)")
 	flag.DurationVar(&o.readyAfter, "ready-after", 0, "get ready only after this time; sockets are served before")
 	flag.BoolVar(&o.neverReady, "never-ready", false, "serve, but never say READY=1")
 	flag.IntVar(&o.readyFD, "ready-fd", never, "say that it is ready by a line on this `descriptor`")
@@ -82,6 +94,10 @@ func parse() options {
 	flag.IntVar(&o.crashSignal, "crash-signal", 11, "by this signal")
 	flag.BoolVar(&o.daemonize, "daemonize", false, "fork twice into a new session, as daemons did")
 	flag.BoolVar(&o.ignoreTerm, "ignore-term", false, "ignore SIGTERM")
+	flag.DurationVar(&o.goOn, "go-on", 0, "when stopped, go on for this long as if nothing had happened")
+	flag.DurationVar(&o.holdOpen, "hold-open", 0, "when stopped, and all is finished, keep the passed sockets open for this long")
+	flag.IntVar(&o.workers, "workers", 0, "start this many processes, which serve instead")
+	flag.BoolVar(&o.outlive, "outlive", false, "leave the workers behind when stopped")
 	flag.BoolVar(&o.closeSockets, "close-sockets", false, "close the passed sockets, then get ready")
 	flag.BoolVar(&o.shutdownSockets, "shutdown-sockets", false, "shutdown(2) the passed sockets when stopped")
 	flag.BoolVar(&o.unlinkSockets, "unlink-sockets", false, "unlink the paths of unix sockets when stopped")
@@ -124,6 +140,13 @@ func run(o options, given info) error {
 	}
 	endAfter(o)
 	terminated := awaitTerm(o)
+	if o.workers > 0 {
+		return lead(o, terminated)
+	}
+	requests, err := openLog(o.log)
+	if err != nil {
+		return err
+	}
 	sockets, err := open(o)
 	if err != nil {
 		return err
@@ -136,7 +159,7 @@ func run(o options, given info) error {
 	}
 	all := make([]server, 0, len(sockets))
 	for _, s := range sockets {
-		srv, err := newServer(o, given, s)
+		srv, err := newServer(o, given, requests, s)
 		if err != nil {
 			return fmt.Errorf("socket %s: %w", s.name, err)
 		}
@@ -146,6 +169,7 @@ func run(o options, given info) error {
 		return err
 	}
 	<-terminated
+	time.Sleep(o.goOn)
 	// All at once, so that none still accepts while another finishes.
 	finished := make(chan struct{})
 	for _, srv := range all {
@@ -157,6 +181,7 @@ func run(o options, given info) error {
 	for range all {
 		<-finished
 	}
+	time.Sleep(o.holdOpen)
 	return nil
 }
 

@@ -11,17 +11,32 @@ import (
 
 // plain is what every Go service does: net/http, and Shutdown when stopped.
 type plain struct {
-	server *http.Server
-	served chan error
+	server  *http.Server
+	stopped chan struct{}
+	served  chan error
 }
 
-func serveHTTP(h *handler, l net.Listener) *plain {
-	s := &plain{server: &http.Server{Handler: h, ReadHeaderTimeout: requestLimit}, served: make(chan error, 1)}
-	go func() { s.served <- s.server.Serve(l) }()
+func serveHTTP(o options, h *handler, l net.Listener) *plain {
+	s := &plain{server: &http.Server{Handler: h, ReadHeaderTimeout: requestLimit}, stopped: make(chan struct{}), served: make(chan error, 1)}
+	s.server.ConnState = func(c net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			h.journal.connection(c.RemoteAddr().String())
+		}
+	}
+	go func() {
+		if o.serveAfter > 0 {
+			select {
+			case <-time.After(o.serveAfter):
+			case <-s.stopped:
+			}
+		}
+		s.served <- s.server.Serve(l)
+	}()
 	return s
 }
 
 func (s *plain) finish() {
+	close(s.stopped)
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	if err := s.server.Shutdown(ctx); err != nil {

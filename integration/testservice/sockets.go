@@ -48,7 +48,7 @@ func open(o options) ([]socket, error) {
 
 // inherited takes the passed sockets as sd_listen_fds_with_names(3) does, and is as strict.
 func inherited() ([]socket, error) {
-	if pid := os.Getenv("LISTEN_PID"); pid != strconv.Itoa(os.Getpid()) && os.Getenv(daemonEnv) == "" {
+	if pid := os.Getenv("LISTEN_PID"); pid != strconv.Itoa(os.Getpid()) && os.Getenv(daemonEnv) == "" && os.Getenv(workerEnv) == "" {
 		return nil, fmt.Errorf("no sockets were passed: LISTEN_PID is %q, my pid is %d", pid, os.Getpid())
 	}
 	n, err := strconv.Atoi(os.Getenv("LISTEN_FDS"))
@@ -72,12 +72,14 @@ func inherited() ([]socket, error) {
 }
 
 // newServer serves s in the way that its type asks for.
-func newServer(o options, given info, s socket) (server, error) {
+func newServer(o options, given info, requests *journal, s socket) (server, error) {
 	kind, err := unix.GetsockoptInt(int(s.file.Fd()), unix.SOL_SOCKET, unix.SO_TYPE)
 	if err != nil {
 		return nil, os.NewSyscallError("getsockopt", err)
 	}
-	defer s.file.Close() // the listener has a duplicate
+	if o.holdOpen == 0 {
+		defer s.file.Close() // the listener has a duplicate
+	}
 	if kind == unix.SOCK_DGRAM {
 		c, err := net.FilePacketConn(s.file)
 		if err != nil {
@@ -92,12 +94,12 @@ func newServer(o options, given info, s socket) (server, error) {
 	if u, ok := l.(*net.UnixListener); ok && o.unlinkSockets {
 		u.SetUnlinkOnClose(true)
 	}
-	h := &handler{info: given, work: o.work}
+	h := &handler{info: given, work: o.work, journal: requests, healthFile: o.healthFile}
 	switch o.serve {
 	case "finish":
 		return serveFinishing(o, h, l.(listener)), nil
 	case "http":
-		return serveHTTP(h, l), nil
+		return serveHTTP(o, h, l), nil
 	}
 	return nil, fmt.Errorf("unknown way to serve: %q", o.serve)
 }
