@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/zddsupervisor/zddsupervisor/internal/load"
+	"github.com/zddsupervisor/zddsupervisor/upgrade"
 )
 
 // Through 20 handoffs, with a service that finishes what it has accepted, not one request on a new connection fails.
@@ -14,41 +15,40 @@ func TestNothingLost(t *testing.T) {
 	for _, network := range []string{"tcp", "unix"} {
 		t.Run(network, func(t *testing.T) {
 			t.Parallel()
-			c := configuration{mode: "v0"}
+			c := configuration{}
 			if network == "unix" {
 				c.sockets = fmt.Sprintf("[[socket]]\nname = \"main\"\nlisten = \"unix://%s/s.sock\"\n", shortDir(t))
 			}
-			result, handoffs := throughHandoffs(t, c, network, 20)
-			verdict := result.Judge(handoffs)
-			t.Logf("%s\n%s", result, verdict)
-			if verdict.Verdict != load.Clean {
-				t.Errorf("%s", verdict)
-			}
+			passage{
+				service: func(version string) configuration {
+					c.mode = version
+					return c
+				},
+				network: network, handoffs: 20,
+			}.mustBeClean(t)
 		})
 	}
 }
 
-// What Go's net/http loses by itself while both versions accept from one queue: shown, not hidden. Nothing is refused.
-func TestPlainHTTPLosesSome(t *testing.T) {
-	t.Parallel()
-	result, handoffs := throughHandoffs(t, configuration{mode: "v0:plain"}, "tcp", 20)
-	t.Logf("net/http with Shutdown, shared socket, 20 handoffs: %d of %d requests failed\n%s", result.Failed(), len(result.Requests), result)
-	if n := result.Count(load.Refused); n > 0 {
-		t.Errorf("%d connections were refused", n)
-	}
-	if v := result.Judge(handoffs); v.Verdict == load.Inconclusive {
-		t.Errorf("%s", v)
-	}
+// A passage is a load through handoffs, of new connections all.
+type passage struct {
+	service  func(version string) configuration
+	network  string // "tcp" by default
+	handoffs int
+	between  int // how many requests are answered between two handoffs at least
+
+	// disturb makes a handoff harder; it may be nil. It is called before each, with the generation that is live, and what it returns
+	// for each step that ends, and with an empty Progress when the handoff is over.
+	disturb func(old *upgrade.GenerationStatus) func(upgrade.Progress)
 }
 
-// throughHandoffs hands off n times under load.
-func throughHandoffs(t *testing.T, c configuration, network string, n int) (*load.Result, []load.Interval) {
+// run blocks until the load and the handoffs are over.
+func (p passage) run(t *testing.T) (*load.Result, []load.Interval) {
 	t.Helper()
-	mode := c.mode
-	s := start(t, c)
-	address := s.address()
-	if network == "unix" {
-		address = address[len("unix://"):]
+	s := start(t, p.service("v0"))
+	network, address := "tcp", s.address()
+	if p.network == "unix" {
+		network, address = p.network, address[len("unix://"):]
 	}
 	client, err := load.Start(t.Context(), load.Config{Network: network, Address: address, Workers: 8, Duration: 5 * time.Minute})
 	if err != nil {
@@ -56,19 +56,47 @@ func throughHandoffs(t *testing.T, c configuration, network string, n int) (*loa
 	}
 	defer client.Stop()
 	var handoffs []load.Interval
-	for i := range n {
+	for i := range p.handoffs {
 		version := fmt.Sprintf("v%d", i+1)
-		c.mode = version + mode[len("v0"):]
-		c.write(t, s.dir)
+		p.service(version).write(t, s.dir)
+		progress := func(upgrade.Progress) {}
+		if p.disturb != nil {
+			progress = p.disturb(s.live())
+		}
 		began := time.Now()
-		if status, _, stderr := s.reload(); status != 0 {
-			t.Fatalf("handoff %d: %s", i+1, stderr)
+		if _, err := s.client.Reload(t.Context(), 0, progress); err != nil {
+			t.Fatalf("handoff %d: %s", i+1, err)
 		}
 		handoffs = append(handoffs, load.Interval{From: began, To: time.Now()})
+		progress(upgrade.Progress{})
 		if err := client.Version(t.Context(), version); err != nil {
+			t.Fatal(err)
+		}
+		if err := client.Answered(t.Context(), (i+1)*p.between); err != nil {
 			t.Fatal(err)
 		}
 	}
 	s.settled() // the last one that drains is under load too
 	return client.Stop(), handoffs
+}
+
+// mustBeClean runs, and fails the test if a request was lost, or none could have been.
+func (p passage) mustBeClean(t *testing.T) {
+	t.Helper()
+	result, handoffs := p.run(t)
+	verdict := result.Judge(handoffs)
+	t.Logf("%s\n%s", describeLoad(result), verdict)
+	if verdict.Verdict != load.Clean {
+		t.Errorf("%s", verdict)
+	}
+}
+
+// describeLoad tells what came of a load, and how heavy it was.
+func describeLoad(r *load.Result) string {
+	rate := 0.0
+	if n := len(r.Requests); n > 0 {
+		rate = float64(n) / r.Requests[n-1].End.Seconds()
+	}
+	return fmt.Sprintf("%.0f requests a second, latency p50 %s, p99 %s, p99.9 %s, max %s\n%s",
+		rate, r.Quantile(0.5), r.Quantile(0.99), r.Quantile(0.999), r.Quantile(1), r)
 }

@@ -334,3 +334,19 @@ func shortDir(t *testing.T) string {
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	return dir
 }
+
+// live returns the live generation.
+func (s *supervisor) live() *upgrade.GenerationStatus {
+	s.t.Helper()
+	return live(s.until("a live generation", func(st *control.Status) bool { return live(st) != nil }))
+}
+
+// mustReload hands off, without a process for it.
+func (s *supervisor) mustReload() *upgrade.Record {
+	s.t.Helper()
+	record, err := s.client.Reload(s.t.Context(), 0, func(upgrade.Progress) {})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return record
+}

@@ -1,0 +1,170 @@
+package standalone
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/zddsupervisor/zddsupervisor/internal/control"
+	"github.com/zddsupervisor/zddsupervisor/upgrade"
+)
+
+// The new version gets the share that it is to get; promote gives it all, and abort gives it back.
+func TestCanary(t *testing.T) {
+	t.Parallel()
+	const share, n = 0.05, 20_000
+	s := start(t, tested("v0"))
+	reload := s.reloadTo(tested("v1").with(canary("5%:10m")))
+	s.at(upgrade.Sharing)
+	aboutOf(t, s.answers(n)["v1"], n, share)
+	s.promote()
+	reload.must()
+	s.allBy("v1")
+	before := s.settled()
+
+	reload = s.reloadTo(tested("v2").with(canary("5%:10m")))
+	s.at(upgrade.Sharing)
+	aboutOf(t, s.answers(n)["v2"], n, share)
+	s.abort()
+	s.allBy("v1")
+	reload.mustFail("aborted", "canary")
+	s.only(before)
+	if status, _, stderr := command(t, "promote", "--control", s.control()); status == 0 || !strings.Contains(stderr, "no canary") {
+		t.Errorf("promote with nothing to promote: exit status %d, %s", status, stderr)
+	}
+	if status, _, stderr := command(t, "abort", "--control", s.control()); status == 0 || !strings.Contains(stderr, "no handoff") {
+		t.Errorf("abort with nothing to abort: exit status %d, %s", status, stderr)
+	}
+}
+
+// The share grows from step to step, and after the last it is everything.
+func TestCanarySteps(t *testing.T) {
+	t.Parallel()
+	s := start(t, tested("v0"))
+	reload := s.reloadTo(tested("v1").with(canary("10%:3s, 50%:3s")))
+	s.at(upgrade.Sharing)
+	hits, all := make(map[float64]int), make(map[float64]int)
+	for {
+		share := func() float64 {
+			st, err := s.client.Status(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return shareOf(st, 2)
+		}
+		const n = 50
+		before := share()
+		seen := s.answers(n)["v1"]
+		if share() == before { // it never falls
+			hits[before] += seen
+			all[before] += n
+		}
+		if before == 1 {
+			break
+		}
+	}
+	reload.must()
+	if len(all) != 3 {
+		t.Errorf("connections at these shares: %v", all)
+	}
+	for share, n := range all {
+		if share == 1 {
+			if hits[share] != n {
+				t.Errorf("%d of %d after the last step", hits[share], n)
+			}
+			continue
+		}
+		aboutOf(t, hits[share], n, share)
+	}
+	_, stdout, _ := reload.wait()
+	for _, step := range []string{"10%", "50%"} {
+		if !strings.Contains(stdout, "gets "+step+" of new connections for 3s") {
+			t.Errorf("the command does not tell of the step with %s:\n%s", step, stdout)
+		}
+	}
+	s.allBy("v1")
+}
+
+// patient makes each wait for a generation so long that a client runs out of patience first: who has to wait for one fails.
+const patient = "[settle]\nmax = \"60s\"\n"
+
+// The new version crashes with half of the connections: those that it has not accepted go to the old one, and all that follow.
+func TestCanaryCrashes(t *testing.T) {
+	t.Parallel()
+	s := start(t, tested("v0", "-work=2ms").with(patient))
+	before := s.settled()
+	client := s.loaded(16)
+	reload := s.reloadTo(tested("v1", "-work=2ms").with(patient + canary("50%:10m")))
+	fresh := s.at(upgrade.Sharing)
+	if err := client.Version(t.Context(), "v1"); err != nil {
+		t.Fatal(err)
+	}
+	died := kill(t, fresh.PID)
+	reload.mustFail("generation 2 ended", "SIGKILL", "canary")
+	s.only(before)
+	s.allBy("v0")
+	result := client.Stop()
+	spared(t, result, died)
+	noneSince(t, result, "v1", died.to)
+	if _, stderr := reload.stdout.String(), reload.stderr.String(); strings.Contains(stderr, "before it was ready") {
+		t.Errorf("it was ready: %s", stderr)
+	}
+}
+
+// The new version begins to fail its probe in the middle of the canary: nothing fails for clients.
+func TestCanaryProbeFails(t *testing.T) {
+	t.Parallel()
+	health := filepath.Join(t.TempDir(), "health")
+	probed := "[probe]\npath = \"/health\"\ninterval = \"20ms\"\n"
+	s := start(t, tested("v0").with(probed))
+	before := s.settled()
+	client := s.loaded(8)
+	reload := s.reloadTo(tested("v1", "-health-file="+health).with(probed + canary("50%:10m")))
+	s.at(upgrade.Sharing)
+	if err := client.Version(t.Context(), "v1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(health, []byte("500"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	reload.mustFail("GET /health", "500", "canary")
+	failed := time.Now()
+	s.only(before)
+	s.allBy("v0")
+	result := client.Stop()
+	if result.Failed() > 0 {
+		t.Errorf("%s", result)
+	}
+	noneSince(t, result, "v1", failed)
+}
+
+// The live version crashes in the middle of the canary: the new one takes everything, and nothing else is started.
+func TestLiveCrashesInCanary(t *testing.T) {
+	t.Parallel()
+	s := start(t, tested("v0", "-work=2ms").with(patient))
+	before := s.settled()
+	client := s.loaded(16)
+	reload := s.reloadTo(tested("v1", "-work=2ms").with(patient + canary("5%:10m")))
+	fresh := s.at(upgrade.Sharing)
+	died := kill(t, before.PID)
+	reload.must()
+	s.only(fresh)
+	s.allBy("v1")
+	result := client.Stop()
+	spared(t, result, died)
+	noneSince(t, result, "v0", died.to)
+	if st := s.until("the status", func(*control.Status) bool { return true }); st.Handoffs != 2 {
+		t.Errorf("%d handoffs", st.Handoffs)
+	}
+}
+
+// While a canary lasts, a reload waits for its end, and a stop does not.
+func TestStopInCanary(t *testing.T) {
+	t.Parallel()
+	s := start(t, tested("v0"))
+	reload := s.reloadTo(tested("v1").with(canary("50%:10m")))
+	s.at(upgrade.Sharing)
+	s.stopWithin(reload)
+}
