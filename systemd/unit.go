@@ -32,6 +32,8 @@ type Unit struct {
 	// These are the supervisor's limits, from which the unit's follow.
 	CheckTimeout time.Duration
 	ReadyTimeout time.Duration
+	Probing      time.Duration // what all probes of a handoff may take
+	Canary       time.Duration // all steps of it
 	SettleMax    time.Duration
 	Soak         time.Duration
 	DrainTimeout time.Duration
@@ -83,6 +85,8 @@ func (u Unit) Text() (string, error) {
 		t.comment("systemd 253 to 258 send this signal as well as ExecReload=. SIGHUP would ask for a second handoff.")
 		t.set("ReloadSignal", "SIGCONT")
 	}
+	t.comment("A stop ends a reload that waits, for a soak perhaps. That is no failure.")
+	t.set("SuccessExitStatus", "SIGTERM")
 	t.set("ExecStopPost", commandLine([]string{u.Binary, "sweep", "--name", u.Name}))
 	t.comment("The supervisor ends its service by itself; if it dies, ExecStopPost= does.")
 	t.set("KillMode", "process")
@@ -111,11 +115,15 @@ func (u Unit) Text() (string, error) {
 	return t.String(), nil
 }
 
-// timeoutStart is for a start and for a reload, which systemd limits alike.
+// timeoutStart is for a start and for a reload, which systemd limits alike. A
+// handoff may wait twice for something to settle: for a seat, which an older
+// generation still has, and after the cutover.
 func (u Unit) timeoutStart() time.Duration {
-	return 2*(u.CheckTimeout+u.ReadyTimeout+u.SettleMax+u.Soak) + spare
+	return 2*(u.CheckTimeout+u.ReadyTimeout+u.Probing+u.Canary+2*u.SettleMax+u.Soak) + spare
 }
 
+// timeoutStop is for the end of all generations. A linger that is under way does
+// not count: a stop ends it.
 func (u Unit) timeoutStop() time.Duration {
 	return u.SettleMax + u.DrainTimeout + spare
 }

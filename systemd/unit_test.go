@@ -109,13 +109,14 @@ func TestUnitTimeouts(t *testing.T) {
 	t.Parallel()
 	unit := Unit{
 		Name: "svc", Binary: "/zdd", Config: "/c",
-		CheckTimeout: 1, ReadyTimeout: 10 * time.Second, SettleMax: 2 * time.Second, Soak: 20 * time.Second, DrainTimeout: 5 * time.Minute,
+		CheckTimeout: 1, ReadyTimeout: 10 * time.Second, Probing: 3 * time.Second, Canary: time.Minute, SettleMax: 2 * time.Second,
+		Soak: 20 * time.Second, DrainTimeout: 5 * time.Minute,
 	}
 	text, err := unit.Text()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range []string{"TimeoutStartSec=95s", "TimeoutStopSec=332s"} {
+	for _, line := range []string{"TimeoutStartSec=225s", "TimeoutStopSec=332s"} {
 		if !strings.Contains(text, line+"\n") {
 			t.Errorf("no line %q in:\n%s", line, text)
 		}

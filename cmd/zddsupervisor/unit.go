@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -51,7 +52,8 @@ with time limits that follow from the configuration's. Type=notify-reload needs 
 		}
 		unit := systemd.Unit{
 			Name: cfg.Name, Binary: program,
-			CheckTimeout: cfg.Check.Timeout, ReadyTimeout: cfg.Ready.Timeout, SettleMax: cfg.Settle.Max, DrainTimeout: cfg.Drain.Timeout,
+			CheckTimeout: cfg.Check.Timeout, ReadyTimeout: cfg.Ready.Timeout, Probing: probing(cfg), Canary: sharing(cfg.Handoff),
+			SettleMax: cfg.Settle.Max, Soak: cfg.Handoff.Soak, DrainTimeout: cfg.Drain.Timeout,
 			Portable: portable,
 		}
 		alone := path != "" && len(args) == 0 // the file says everything
@@ -69,6 +71,23 @@ with time limits that follow from the configuration's. Type=notify-reload needs 
 		return err
 	}
 	return cmd
+}
+
+// probing is how long the probes may hold a handoff up: those before clients, and one that has begun just before the end
+// of each step of the canary and of the soak.
+func probing(cfg *config.Config) time.Duration {
+	if cfg.Probe.Path == "" {
+		return 0
+	}
+	return time.Duration(cfg.Probe.Count+len(cfg.Handoff.Canary)+1) * cfg.Probe.Timeout
+}
+
+// sharing is how long the canary takes.
+func sharing(h config.Handoff) (sum time.Duration) {
+	for _, step := range h.Canary {
+		sum += step.Time
+	}
+	return sum
 }
 
 // commandLine is what has to follow "run", in whatever directory, to say what was said here.
