@@ -86,7 +86,8 @@ func (f *forwarder) take(fd *FD, skip []netip.AddrPort) {
 	}()
 }
 
-// begin notes that a relay runs; it is false once f is closed.
+// begin notes that a relay uses a connection, which close cuts; it is false, and
+// the connection closed, once f is closed.
 func (f *forwarder) begin(c net.Conn) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -102,7 +103,7 @@ func (f *forwarder) begin(c net.Conn) bool {
 	return true
 }
 
-// end notes that a relay is over.
+// end notes that a relay does not use a connection any more.
 func (f *forwarder) end(c net.Conn) {
 	c.Close()
 	f.mu.Lock()
@@ -118,7 +119,10 @@ func (f *forwarder) relay(client net.Conn) error {
 	if err != nil {
 		return err
 	}
-	defer server.Close()
+	if !f.begin(server) {
+		return nil // cut like all the others
+	}
+	defer f.end(server)
 	f.done.Add(1)
 	f.log.Info("passed on a connection that the old generation did not accept", "client", client.RemoteAddr().String())
 	var back sync.WaitGroup

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -44,7 +45,12 @@ func TestMain(m *testing.M) {
 	warmUp()
 	before := openDescriptors()
 	code := m.Run()
-	if leaked := newDescriptors(before, openDescriptors()); len(leaked) > 0 && !fuzzing() {
+	leaked := newDescriptors(before, openDescriptors())
+	// The pipes of splice(2), which io.Copy uses, are kept by the runtime until it collects them.
+	for end := time.Now().Add(deadline); len(leaked) > 0 && time.Now().Before(end); leaked = newDescriptors(before, openDescriptors()) {
+		runtime.GC()
+	}
+	if len(leaked) > 0 && !fuzzing() {
 		fmt.Fprintf(os.Stderr, "FAIL: descriptors leaked by the tests: %v\n", leaked)
 		code = 1
 	}

@@ -59,6 +59,10 @@ type Socket interface {
 	// Cutover sends all new connections to gen, from one packet to the next. In
 	// shared mode it does nothing: they go to whoever accepts first, until the
 	// other generations have stopped accepting.
+	//
+	// 0 is for the end of all generations: connections go to a socket of
+	// systemd's that no generation has, if there is one, and wait there for
+	// whoever systemd gives it to next.
 	Cutover(gen int) error
 
 	// Share sends a part of new connections, 0.05 for 5 percent, to gen, and the

@@ -230,10 +230,12 @@ func (st *steered) Cutover(gen int) error {
 	if err := st.open(); err != nil {
 		return err
 	}
-	if st.seatOf(gen) == nil {
+	switch s := st.seatOf(gen); {
+	case gen == 0 && (s == nil || !s.foreign):
+		return nil
+	case s == nil:
 		return fmt.Errorf("generation %d has no socket on %s", gen, st.Addr())
-	}
-	if st.target == gen && st.canary == 0 {
+	case st.target == gen && st.canary == 0:
 		return nil
 	}
 	st.target, st.canary, st.share = gen, 0, 0

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"sync"
 	"time"
 
@@ -270,6 +271,11 @@ func (s *Supervisor) halt(now bool) {
 			t.answer(nil, ErrStopping)
 		}
 		h.tickets = nil
+	}
+	for _, b := range s.bound {
+		if err := b.Socket.Cutover(0); err != nil && !errors.Is(err, os.ErrClosed) {
+			s.log.Warn("cannot leave new connections to systemd", "socket", b.Spec.FDName(), "cause", err)
+		}
 	}
 	for _, g := range s.generations {
 		s.end(g, RoleDraining, "the supervisor is stopping")

@@ -1,12 +1,16 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"os"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/zddsupervisor/zddsupervisor/fdpass"
 	"github.com/zddsupervisor/zddsupervisor/internal/control"
@@ -37,6 +41,11 @@ the old version still serves; 2 wrong usage; 3 no supervisor was reached.`,
 			}
 			out := cmd.OutOrStdout()
 			record, err := client.Reload(cmd.Context(), control.Started(), func(p upgrade.Progress) { printStep(out, p) })
+			if errors.Is(err, upgrade.ErrStopping) && fromSystemd() {
+				// systemd ends the commands of a unit that it stops by this signal, but the supervisor first. Whichever of the two
+				// comes first, the unit was stopped and has not failed: see SuccessExitStatus= in it.
+				return unix.Kill(os.Getpid(), unix.SIGTERM)
+			}
 			if err != nil {
 				return err
 			}
@@ -48,6 +57,9 @@ the old version still serves; 2 wrong usage; 3 no supervisor was reached.`,
 	cmd.Flags().BoolVar(&noWait, "no-wait", false, "return as soon as the request was taken")
 	return cmd
 }
+
+// fromSystemd reports whether systemd itself has started this process.
+func fromSystemd() bool { return os.Getenv("SYSTEMD_EXEC_PID") == strconv.Itoa(os.Getpid()) }
 
 // printStep prints one line for a step that has ended, or for one that has something to say.
 func printStep(out io.Writer, p upgrade.Progress) {

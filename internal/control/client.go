@@ -61,7 +61,8 @@ func (c *Client) Status(ctx context.Context) (*Status, error) {
 }
 
 // Reload asks for a handoff and blocks until it has ended; progress is called for each step. since is upgrade.Request's:
-// 0, or for a command that asks once, Started. The error is *upgrade.HandoffError if it failed.
+// 0, or for a command that asks once, Started. The error is *upgrade.HandoffError if it failed, and wraps
+// upgrade.ErrStopping if the supervisor was stopped meanwhile.
 func (c *Client) Reload(ctx context.Context, since uint64, progress func(upgrade.Progress)) (*upgrade.Record, error) {
 	body, err := c.do(ctx, http.MethodPost, "/v1/reload?since="+strconv.FormatUint(since, 10))
 	if err != nil {
@@ -74,6 +75,8 @@ func (c *Client) Reload(ctx context.Context, since uint64, progress func(upgrade
 		switch err := decoder.Decode(&e); {
 		case err != nil:
 			return nil, fmt.Errorf("%w any more on %s: it went away before the handoff had ended", ErrNotRunning, c.path)
+		case e.Error == upgrade.ErrStopping.Error():
+			return nil, fmt.Errorf("%w such requests on %s: %w", ErrNotRunning, c.path, upgrade.ErrStopping)
 		case e.Error != "":
 			return nil, fmt.Errorf("%w such requests on %s: %s", ErrNotRunning, c.path, e.Error)
 		case e.Result != nil && e.Result.Outcome != upgrade.OutcomeDone:
