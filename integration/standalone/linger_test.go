@@ -29,25 +29,31 @@ func (s *supervisor) keep(version string) *kept {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(func() { c.Close() })
-	k := &kept{s.t, c, bufio.NewReader(c)}
+	k := newKept(s.t, c)
 	k.answeredBy(version)
 	return k
+}
+
+func newKept(t *testing.T, c net.Conn) *kept { return &kept{t, c, bufio.NewReader(c)} }
+
+// ask asks on the connection, and returns the version that answers.
+func (k *kept) ask(path string) (version string, err error) {
+	k.c.SetDeadline(time.Now().Add(30 * time.Second))
+	fmt.Fprintf(k.c, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", path)
+	answer, err := http.ReadResponse(k.br, nil)
+	if err != nil {
+		return "", err
+	}
+	defer answer.Body.Close()
+	_, err = io.Copy(io.Discard, answer.Body)
+	return answer.Header.Get("X-Version"), err
 }
 
 // answeredBy asks on the connection.
 func (k *kept) answeredBy(version string) {
 	k.t.Helper()
-	k.c.SetDeadline(time.Now().Add(20 * time.Second))
-	fmt.Fprint(k.c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-	answer, err := http.ReadResponse(k.br, nil)
-	if err != nil {
-		k.t.Errorf("no answer on a connection that is kept: %v", err)
-		return
-	}
-	io.Copy(io.Discard, answer.Body)
-	answer.Body.Close()
-	if got := answer.Header.Get("X-Version"); got != version {
-		k.t.Errorf("%s answers on a connection of %s", got, version)
+	if got, err := k.ask("/"); err != nil || got != version {
+		k.t.Errorf("%q (%v) answers on a connection of %s", got, err, version)
 	}
 }
 

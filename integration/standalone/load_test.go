@@ -1,10 +1,12 @@
 package standalone
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
 
+	"github.com/zddsupervisor/zddsupervisor/internal/control"
 	"github.com/zddsupervisor/zddsupervisor/internal/load"
 	"github.com/zddsupervisor/zddsupervisor/upgrade"
 )
@@ -40,6 +42,8 @@ type passage struct {
 	// disturb makes a handoff harder; it may be nil. It is called before each, with the generation that is live, and what it returns
 	// for each step that ends, and with an empty Progress when the handoff is over.
 	disturb func(old *upgrade.GenerationStatus) func(upgrade.Progress)
+	// watch gets the status, again and again, as long as run runs; it may be nil.
+	watch func(*control.Status)
 }
 
 // run blocks until the load and the handoffs are over.
@@ -55,6 +59,9 @@ func (p passage) run(t *testing.T) (*load.Result, []load.Interval) {
 		t.Fatal(err)
 	}
 	defer client.Stop()
+	if p.watch != nil {
+		defer s.watched(p.watch)()
+	}
 	var handoffs []load.Interval
 	for i := range p.handoffs {
 		version := fmt.Sprintf("v%d", i+1)
@@ -78,6 +85,30 @@ func (p passage) run(t *testing.T) (*load.Result, []load.Interval) {
 	}
 	s.settled() // the last one that drains is under load too
 	return client.Stop(), handoffs
+}
+
+// watched gives the status to watch until the function that it returns is called, which blocks until that is over.
+func (s *supervisor) watched(watch func(*control.Status)) (stop func()) {
+	over, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		next := time.NewTicker(10 * time.Millisecond)
+		defer next.Stop()
+		for {
+			select {
+			case <-next.C:
+			case <-over:
+				return
+			}
+			if st, err := s.client.Status(context.Background()); err == nil {
+				watch(st)
+			}
+		}
+	}()
+	return func() {
+		close(over)
+		<-done
+	}
 }
 
 // mustBeClean runs, and fails the test if a request was lost, or none could have been.

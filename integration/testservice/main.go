@@ -3,8 +3,8 @@
 // By itself it takes its sockets as systemd passes them (sd_listen_fds(3)), answers HTTP on stream and sequenced-packet sockets and
 // every datagram on the others, says READY=1, and on SIGTERM accepts what is still in the queue, finishes everything that it has
 // accepted, and exits with status 0. Every answer tells the version and the pid: as the headers X-Version and X-Pid, or as the text of a
-// datagram. The path /info answers with what the process was given, as JSON: see info. The query sleep=DURATION delays an answer,
-// status=CODE sets its status, with from=N and until=N from the Nth to the Nth request that asks for one.
+// datagram. The path /info answers with what the process was given, as JSON: see info. The query sleep=DURATION delays an answer, wait=FILE
+// does until the file is there, and status=CODE sets its status, with from=N and until=N from the Nth to the Nth request that asks for one.
 package main
 
 import (
