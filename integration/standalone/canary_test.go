@@ -108,9 +108,32 @@ func TestCanaryCrashes(t *testing.T) {
 	result := client.Stop()
 	spared(t, result, died)
 	noneSince(t, result, "v1", died.to)
-	if _, stderr := reload.stdout.String(), reload.stderr.String(); strings.Contains(stderr, "before it was ready") {
+	if _, _, stderr := reload.wait(); strings.Contains(stderr, "before it was ready") {
 		t.Errorf("it was ready: %s", stderr)
 	}
+}
+
+// The main process of the new version crashes, and the workers that it leaves behind serve what they have got: nothing fails.
+func TestCanaryLeaderCrashes(t *testing.T) {
+	t.Parallel()
+	s := start(t, tested("v0"))
+	before := s.settled()
+	client := s.loaded(8)
+	reload := s.reloadTo(tested("v1", "-work=2ms", "-workers=2").with(canary("50%:10m")))
+	fresh := s.at(upgrade.Sharing)
+	if err := client.Version(t.Context(), "v1"); err != nil {
+		t.Fatal(err)
+	}
+	died := kill(t, fresh.PID)
+	reload.mustFail("generation 2 ended", "canary")
+	failed := time.Now()
+	s.only(before)
+	s.allBy("v0")
+	result := client.Stop()
+	if result.Failed() > 0 {
+		t.Errorf("the process died from %s: %s", died.from.Sub(result.Begin), result)
+	}
+	noneSince(t, result, "v1", failed)
 }
 
 // The new version begins to fail its probe in the middle of the canary: nothing fails for clients.

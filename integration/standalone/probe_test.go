@@ -42,7 +42,8 @@ func (j journaled) lacks(t *testing.T, path string) {
 // What the load asks for, and where what the probe asks for begins with.
 const clientPath, probePath = "/ ", "/health?for="
 
-// Until the cutover the new version gets nothing but the probes, as many as it takes, and the old one none of them.
+// Until the cutover the new version gets nothing but the probes, as many as it takes, and the old one none of them. The first start
+// has a probe too.
 func TestProbeGoesToTheNewOne(t *testing.T) {
 	t.Parallel()
 	old, fresh := newJournal(t), newJournal(t)
@@ -56,16 +57,24 @@ func TestProbeGoesToTheNewOne(t *testing.T) {
 	}
 	old.lacks(t, probePath+"1")
 	fresh.lacks(t, probePath+"0")
-	lines := fresh.lines(t)
-	for i := range 3 {
+	old.beginsWith(t, probePath+"0", 1)
+	fresh.beginsWith(t, probePath+"1&sleep=200ms", 3)
+}
+
+// beginsWith fails the test if the first that the service got were not n requests for a path, each on a connection of its own from
+// this machine, or if it got more of them.
+func (j journaled) beginsWith(t *testing.T, path string, n int) {
+	t.Helper()
+	lines := j.lines(t)
+	for i := range n {
 		conn, request := lines[2*i], lines[2*i+1]
 		_, peer, _ := strings.Cut(conn, " ")
-		if !strings.HasPrefix(peer, "127.0.0.1:") || request != "GET "+probePath+"1&sleep=200ms "+peer {
-			t.Errorf("probe %d is %q, %q", i+1, conn, request)
+		if !strings.HasPrefix(peer, "127.0.0.1:") || request != "GET "+path+" "+peer {
+			t.Errorf("%q and %q are no probe for %s", conn, request, path)
 		}
 	}
-	if n := strings.Count(strings.Join(lines, "\n"), probePath); n != 3 {
-		t.Errorf("%d probes", n)
+	if all := strings.Count(strings.Join(lines, "\n"), "GET "+path); all != n {
+		t.Errorf("%d probes for %s, want %d", all, path, n)
 	}
 }
 
