@@ -2,11 +2,14 @@
 package standalone
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/zddsupervisor/zddsupervisor/internal/load"
 )
 
 // program is the binary under test, built with -race if these tests were; testservice is a service for it that is no larger than
@@ -16,6 +19,13 @@ var program, testservice string
 func TestMain(m *testing.M) {
 	if mode := os.Getenv(serviceEnv); mode != "" {
 		os.Exit(service(mode))
+	}
+	if os.Getenv(loadEnv) != "" {
+		if err := load.Serve(context.Background(), os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, "load:", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
 	}
 	os.Exit(run(m))
 }

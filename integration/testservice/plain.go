@@ -9,6 +9,10 @@ import (
 	"time"
 )
 
+// headerLimit bounds the wait for a request. It is more than a request takes that is lost again and again on a bad wire: net/http closes
+// the connection then without an answer.
+const headerLimit = 2 * time.Minute
+
 // plain is what every Go service does: net/http, and Shutdown when stopped.
 type plain struct {
 	server  *http.Server
@@ -17,7 +21,7 @@ type plain struct {
 }
 
 func serveHTTP(o options, h *handler, l net.Listener) *plain {
-	s := &plain{server: &http.Server{Handler: h, ReadHeaderTimeout: requestLimit}, stopped: make(chan struct{}), served: make(chan error, 1)}
+	s := &plain{server: &http.Server{Handler: h, ReadHeaderTimeout: headerLimit}, stopped: make(chan struct{}), served: make(chan error, 1)}
 	s.server.ConnState = func(c net.Conn, state http.ConnState) {
 		if state == http.StateNew {
 			h.journal.connection(c.RemoteAddr().String())
