@@ -22,7 +22,6 @@ type Census struct {
 
 // A connection is one TCP connection, or a handshake that may become one.
 type connection struct {
-	cookie    uint64 // the kernel's number of it; a connection has that of its handshake
 	state     uint8
 	local     netip.AddrPort // an IPv4 address of an IPv6 socket is mapped
 	peer      netip.AddrPort // likewise
@@ -32,6 +31,13 @@ type connection struct {
 	sent      uint64         // bytes that went, since it began
 	sinceRecv time.Duration  // since bytes came last, or since it began
 }
+
+// A pair is what a connection has in common with its handshake, for as long as
+// either lasts. Their cookies may differ: where a handshake ends while the kernel
+// writes it down for a census, the connection gets another one.
+type pair struct{ local, peer netip.AddrPort }
+
+func (c connection) pair() pair { return pair{c.local, c.peer} }
 
 // handshake reports whether it is not open yet.
 func (c connection) handshake() bool { return c.state == tcpSynRecv || c.state == tcpNewSynRecv }
@@ -203,7 +209,6 @@ func readConnection(payload []byte) (connection, error) {
 		local, peer = netip.AddrFrom16([16]byte(id[4:20])), netip.AddrFrom16([16]byte(id[20:36]))
 	}
 	c := connection{
-		cookie: uint64(native.Uint32(id[44:]))<<32 | uint64(native.Uint32(id[40:])),
 		state:  payload[1],
 		local:  netip.AddrPortFrom(local, binary.BigEndian.Uint16(id)),
 		peer:   netip.AddrPortFrom(peer, binary.BigEndian.Uint16(id[2:])),

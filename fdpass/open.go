@@ -82,12 +82,15 @@ func Open(specs []Spec, o OpenOptions) (all, fresh []Bound, err error) {
 // if there is one already.
 func keep(specs []Spec, have []Bound) []Bound {
 	all := make([]Bound, len(specs))
-	taken := make([]bool, len(have))
+	free := make(map[string][]Bound) // what may be kept, by its key, in order
+	for _, b := range have {
+		free[b.Spec.Key()] = append(free[b.Spec.Key()], b)
+	}
 	take := func(i int, fits func(Bound) bool) {
-		for j, b := range have {
-			if all[i].Socket == nil && !taken[j] && b.Spec.Key() == all[i].Spec.Key() && fits(b) {
-				all[i].Socket, taken[j] = b.Socket, true
-			}
+		key := all[i].Spec.Key()
+		if j := slices.IndexFunc(free[key], fits); j >= 0 {
+			all[i].Socket = free[key][j].Socket
+			free[key] = slices.Delete(free[key], j, j+1)
 		}
 	}
 	for i, s := range specs {
@@ -96,7 +99,9 @@ func keep(specs []Spec, have []Bound) []Bound {
 		take(i, func(b Bound) bool { return b.Spec.FDName() == s.Name })
 	}
 	for i := range specs {
-		take(i, func(Bound) bool { return true })
+		if all[i].Socket == nil {
+			take(i, func(Bound) bool { return true })
+		}
 	}
 	return all
 }

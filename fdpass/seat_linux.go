@@ -16,8 +16,8 @@ type seat struct {
 	gen     int  // 0 for nobody
 	foreign bool // systemd has it too, so that it never leaves the group
 
-	looks int             // since the last cutover
-	watch map[uint64]bool // cookies of connections that began before that, and are not settled
+	looks int           // since the last cutover
+	watch map[pair]bool // connections that began before that, and were not seen settled
 
 	dialed []netip.AddrPort // where connections of Dial came from that were not answered
 
@@ -28,7 +28,7 @@ type seat struct {
 // turned notes that connections go elsewhere, or come here, from now on.
 func (s *seat) turned() {
 	s.looks = 0
-	s.watch = make(map[uint64]bool)
+	s.watch = make(map[pair]bool)
 }
 
 // firstLooks is in how many looks after a cutover connections are taken to have
@@ -50,11 +50,13 @@ func (s *seat) pending(c *Census, at reach, limit time.Duration) (u Unsettled) {
 		s.turned()
 	}
 	s.looks++
-	left := make(map[uint64]bool)
 	for conn := range c.to(at) {
-		if s.looks > firstLooks && !s.watch[conn.cookie] {
+		id := conn.pair()
+		if s.looks > firstLooks && !s.watch[id] {
 			continue
 		}
+		// One that a census misses stays watched: the next one shows it.
+		s.watch[id] = true
 		switch {
 		case conn.handshake():
 			u.Handshakes++
@@ -63,11 +65,9 @@ func (s *seat) pending(c *Census, at reach, limit time.Duration) (u Unsettled) {
 		case conn.sent == 0 && conn.sinceRecv < limit:
 			u.Young++
 		default:
-			continue // and never looked at again
+			delete(s.watch, id) // and it is never looked at again
 		}
-		left[conn.cookie] = true
 	}
-	s.watch = left
 	return u
 }
 

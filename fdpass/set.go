@@ -24,6 +24,7 @@ func (e *SetError) Unwrap() error { return e.Err }
 // first that is wrong.
 func ValidateSet(specs []Spec) error {
 	names := make(map[string]int, len(specs))
+	places := make(map[uint16][]int) // of the earlier ones, by their port
 	for i, s := range specs {
 		if err := s.Validate(); err != nil {
 			return &SetError{Index: i, Other: -1, Err: err}
@@ -35,16 +36,33 @@ func ValidateSet(specs []Spec) error {
 			}}
 		}
 		names[s.FDName()] = i
-		for other, t := range specs[:i] {
-			if s.conflicts(t) {
+		port := s.port()
+		for _, other := range places[port] {
+			if t := specs[other]; s.conflicts(t) {
 				return &SetError{Index: i, Other: other, Err: &SpecError{
 					Text:   s.String(),
 					Reason: fmt.Sprintf("the address is taken by %s %q already", t.address(), t.FDName()),
 				}}
 			}
 		}
+		if !s.inet() || port != 0 {
+			places[port] = append(places[port], i)
+		}
 	}
 	return nil
+}
+
+// port returns the port of an internet spec that is right by itself, and 0 for
+// others. Two with different ones do not conflict, nor do internet specs with 0.
+func (s Spec) port() uint16 {
+	if !s.inet() {
+		return 0
+	}
+	h, err := s.hostPort()
+	if err != nil {
+		return 0
+	}
+	return h.port
 }
 
 // conflicts reports whether the kernel would refuse to have both sockets bound
