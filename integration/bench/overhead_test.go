@@ -1,41 +1,23 @@
-// Package bench measures what the supervisor costs, beside the same thing without it, in one run:
-//
-//	go test ./integration/bench -run '^$' -bench . -benchtime 200x
-//
-// Nothing is asserted: a figure depends on the machine, and a ratio in the same run is what can be compared.
 package bench
 
 import (
-	"context"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/zddsupervisor/zddsupervisor/internal/control"
 	"github.com/zddsupervisor/zddsupervisor/systemd"
-	"github.com/zddsupervisor/zddsupervisor/upgrade"
 )
 
 // reportEnv makes this program the service, and says where it reports to.
 const reportEnv = "ZDD_BENCH_REPORT"
-
-func TestMain(m *testing.M) {
-	if to := os.Getenv(reportEnv); to != "" {
-		service(now(), to)
-		return
-	}
-	os.Exit(m.Run())
-}
 
 // now is CLOCK_MONOTONIC, which all processes share.
 func now() time.Duration {
@@ -115,13 +97,6 @@ func (r *reports) next(what string) time.Duration {
 // and from the new version's READY=1 to the old one's stop signal; and, in turn with it, the time from a bare fork and
 // exec of the same program to its first instruction.
 func BenchmarkOverhead(b *testing.B) {
-	dir := b.TempDir()
-	program := filepath.Join(dir, "zddsupervisor")
-	build := exec.Command("go", "build", "-o", program, "../../cmd/zddsupervisor")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		b.Fatalf("build: %v\n%s", err, out)
-	}
 	self, err := os.Executable()
 	if err != nil {
 		b.Fatal(err)
@@ -129,31 +104,13 @@ func BenchmarkOverhead(b *testing.B) {
 	r := newReports(b)
 	environ := append(os.Environ(), reportEnv+"="+r.path)
 
-	supervisor := exec.Command(program, "run", "--name", "bench", "--runtime-directory", dir, "--state-directory", dir,
-		"--listen", "tcp://127.0.0.1:0", "--", self)
-	supervisor.Env = environ
-	var log strings.Builder
-	supervisor.Stderr = &log
-	if err := supervisor.Start(); err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() {
-		supervisor.Process.Signal(syscall.SIGTERM)
-		supervisor.Wait()
-		if b.Failed() {
-			b.Log(log.String())
-		}
-	})
+	s := supervise(b, 1, environ, self)
 	r.next("first")
 	r.next("ready")
-	client := control.NewClient(filepath.Join(dir, control.SocketName))
-
 	var toFirst, toStop, bare []time.Duration
 	for b.Loop() {
 		asked := now()
-		if _, err := client.Reload(context.Background(), 0, func(upgrade.Progress) {}); err != nil {
-			b.Fatal(err)
-		}
+		s.reload()
 		toFirst = append(toFirst, r.next("first")-asked)
 		toStop = append(toStop, r.next("term")-r.next("ready"))
 
@@ -171,17 +128,12 @@ func BenchmarkOverhead(b *testing.B) {
 	report(b, bare, "bare-to-first")
 	report(b, toStop, "ready-to-stop")
 	b.ReportMetric(float64(quantile(toFirst, 0.5)-quantile(bare, 0.5))/1e6, "added-p50-ms")
-	b.ReportMetric(float64(resident(b, supervisor.Process.Pid))/1024, "resident-MiB")
+	b.ReportMetric(float64(resident(b, s.cmd.Process.Pid))/1024, "resident-MiB")
 }
 
 func report(b *testing.B, all []time.Duration, name string) {
 	b.ReportMetric(float64(quantile(all, 0.5))/1e6, name+"-p50-ms")
 	b.ReportMetric(float64(quantile(all, 0.99))/1e6, name+"-p99-ms")
-}
-
-func quantile(all []time.Duration, q float64) time.Duration {
-	slices.Sort(all)
-	return all[min(len(all)-1, int(q*float64(len(all))))]
 }
 
 // resident is a process's resident memory in KiB.
