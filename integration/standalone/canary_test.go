@@ -1,7 +1,6 @@
 package standalone
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -149,9 +148,7 @@ func TestCanaryProbeFails(t *testing.T) {
 	if err := client.Version(t.Context(), "v1"); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(health, []byte("500"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	setHealth(t, health, "500")
 	reload.mustFail("GET /health", "500", "canary")
 	failed := time.Now()
 	s.only(before)

@@ -39,6 +39,17 @@ func (j journaled) lacks(t *testing.T, path string) {
 	}
 }
 
+// setHealth lets a service whose health is in a file answer with a status from now on.
+func setHealth(t *testing.T, file, status string) {
+	t.Helper()
+	if err := os.WriteFile(file+".new", []byte(status), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(file+".new", file); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // What the load asks for, and where what the probe asks for begins with.
 const clientPath, probePath = "/ ", "/health?for="
 
