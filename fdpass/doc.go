@@ -27,8 +27,10 @@
 // for a unix path that it has bound, the file. What Join returns is the
 // caller's, who closes it once the child has started. Descriptors that systemd
 // passed in stay the caller's; Open works on duplicates, and neither Close nor
-// Retire does anything to the socket behind them. The package starts no
-// goroutines and no processes, and keeps no state but that of its values.
+// Retire does anything to the socket behind them. A steered
+// Socket has goroutines while it passes connections on, which Close waits for.
+// The package starts no others and no processes, and keeps no state but that of
+// its values.
 //
 // # Unix paths
 //
@@ -51,9 +53,12 @@
 //
 // # Modes
 //
-// Shared is the one mode so far: one kernel socket that every generation has.
-// The interface is the one of a mode with a socket for each generation too,
-// where Join, Cutover, Settle and Leave have something to do.
+// Shared is one kernel socket that every generation has. Steered is one for each
+// generation, all in one SO_REUSEPORT group, and a classic BPF program on the
+// group that says which of them gets a new connection; see docs/steering.md for
+// how, and for what it rests on. It is for TCP, and Open falls back to shared, and
+// tells the log, where the kernel refuses. Settle tells when nothing is on its
+// way any more to a generation that Cutover has turned away from.
 //
 // The package is for Linux, and checks its tests on the running kernel. Where
 // unix_diag or inet_diag is missing, Stats says Unknown, and Retire goes by the
