@@ -55,8 +55,6 @@ func (s *seat) pending(c *Census, at reach, limit time.Duration) (u Unsettled) {
 		if s.looks > firstLooks && !s.watch[id] {
 			continue
 		}
-		// One that a census misses stays watched: the next one shows it.
-		s.watch[id] = true
 		switch {
 		case conn.handshake():
 			u.Handshakes++
@@ -66,7 +64,9 @@ func (s *seat) pending(c *Census, at reach, limit time.Duration) (u Unsettled) {
 			u.Young++
 		default:
 			delete(s.watch, id) // and it is never looked at again
+			continue
 		}
+		s.watch[id] = true // also while a census misses it: the next one shows it
 	}
 	return u
 }
