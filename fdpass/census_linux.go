@@ -22,6 +22,7 @@ type Census struct {
 
 // A connection is one TCP connection, or a handshake that may become one.
 type connection struct {
+	cookie    uint64 // the kernel's number of it
 	state     uint8
 	local     netip.AddrPort // an IPv4 address of an IPv6 socket is mapped
 	peer      netip.AddrPort // likewise
@@ -64,13 +65,22 @@ const fewPorts = 4
 // and 1 ms for each seven thousand other sockets of the machine, of which most
 // are in TIME_WAIT.
 func TakeCensus(sockets []Bound) (*Census, error) {
-	wanted := make(map[uint16]bool)
-	families := make(map[uint8]bool)
+	var all []reach
 	for _, b := range sockets {
 		if at, ok := reachOf(b.Socket); ok {
-			wanted[at.addr.Port()] = true
-			families[at.family()] = true
+			all = append(all, at)
 		}
+	}
+	return takeCensus(all)
+}
+
+// takeCensus is TakeCensus for listeners with these reaches.
+func takeCensus(all []reach) (*Census, error) {
+	wanted := make(map[uint16]bool)
+	families := make(map[uint8]bool)
+	for _, at := range all {
+		wanted[at.addr.Port()] = true
+		families[at.family()] = true
 	}
 	ask := slices.Sorted(maps.Keys(wanted))
 	if len(ask) > fewPorts {
@@ -158,9 +168,15 @@ func reachOf(s Socket) (at reach, ok bool) {
 	if err != nil || !spec.tcp() {
 		return reach{}, false
 	}
-	at.v6only = spec.v6only()
-	at.addr, err = netip.ParseAddrPort(spec.Address)
+	at, err = endpoint{network: spec.Network, address: spec.Address}.reach()
 	return at, err == nil
+}
+
+// reach returns the reach of a TCP listener.
+func (e endpoint) reach() (at reach, err error) {
+	at.v6only = e.network == TCP6
+	at.addr, err = e.addrPort()
+	return at, err
 }
 
 // family returns the address family of the connections. Those of an IPv6
@@ -210,6 +226,7 @@ func readConnection(payload []byte) (connection, error) {
 		local, peer = netip.AddrFrom16([16]byte(id[4:20])), netip.AddrFrom16([16]byte(id[20:36]))
 	}
 	c := connection{
+		cookie: uint64(native.Uint32(id[44:]))<<32 | uint64(native.Uint32(id[40:])),
 		state:  payload[1],
 		local:  netip.AddrPortFrom(local, binary.BigEndian.Uint16(id)),
 		peer:   netip.AddrPortFrom(peer, binary.BigEndian.Uint16(id[2:])),

@@ -26,6 +26,7 @@ type probeConn struct {
 	net.Conn
 	gen      int
 	from, to netip.AddrPort
+	port     *FD         // owned; keeps the port while it is not known whether there is a connection
 	answered atomic.Bool // something has come: it does not wait in a queue any more
 	once     sync.Once
 	release  func()
@@ -40,15 +41,20 @@ func (c *probeConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Close closes the connection.
+// Close closes the connection. The program forgets it first: once its port is
+// free, another client may have it.
 func (c *probeConn) Close() error {
-	err := c.Conn.Close()
 	c.once.Do(c.release)
-	return err
+	return c.Conn.Close()
 }
 
+// maxProbes is how many connections to single generations there may be at once
+// on one socket. The kernel takes programs for about twice as many, and each has
+// to leave room for what else they say.
+const maxProbes = 64
+
 func (st *steered) Dial(ctx context.Context, gen int) (net.Conn, error) {
-	local, err := netip.ParseAddrPort(st.endpoint.address)
+	local, err := st.endpoint.addrPort()
 	if err != nil {
 		return nil, err
 	}
@@ -68,6 +74,11 @@ func (st *steered) Dial(ctx context.Context, gen int) (net.Conn, error) {
 	pc.Conn, err = d.DialContext(ctx, "tcp", pc.to.String())
 	if err != nil {
 		pc.once.Do(pc.release)
+	}
+	if pc.port != nil {
+		_ = pc.port.Close() // a duplicate
+	}
+	if err != nil {
 		return nil, err
 	}
 	return pc, nil
@@ -91,6 +102,15 @@ func (st *steered) prepare(c *probeConn, raw int) error {
 	if err != nil {
 		return err
 	}
+	if c.port != nil {
+		_ = c.port.Close() // of the port before
+	}
+	// Borrowed, so that only the duplicate is closed.
+	borrowed := NewFD(raw)
+	defer borrowed.Disown()
+	if c.port, err = borrowed.Dup(); err != nil {
+		return err
+	}
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if err := st.open(); err != nil {
@@ -99,25 +119,48 @@ func (st *steered) prepare(c *probeConn, raw int) error {
 	if st.seatOf(c.gen) == nil {
 		return fmt.Errorf("generation %d has no socket on %s", c.gen, st.Addr())
 	}
-	c.from = from
 	if !slices.Contains(st.dialing, c) { // it is, where the dialer has to take another port
+		if len(st.dialing) == maxProbes {
+			return fmt.Errorf("%d connections to single generations are open on %s already", maxProbes, st.Addr())
+		}
 		st.dialing = append(st.dialing, c)
 	}
+	c.from = from
 	return st.steer()
 }
 
-// undial forgets the connection. If it has no answer, it may wait in the queue
-// still, closed as it is; then its seat remembers that it is for nobody else.
+// undial forgets the connection. If it waits in the queue still, its seat
+// remembers that it is for nobody else.
 func (st *steered) undial(c *probeConn) {
+	waiting := st.waiting(c)
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	if s := st.seatOf(c.gen); s != nil && !c.answered.Load() {
-		s.dialed = append(s.dialed, plain(c.from))
+	if s := st.seatOf(c.gen); s != nil {
+		s.dialed = append(s.dialed, waiting...)
 	}
 	st.dialing = slices.DeleteFunc(st.dialing, func(other *probeConn) bool { return other == c })
 	if !st.closed {
 		_ = st.steer() // the same program without an entry that nothing matches any more
 	}
+}
+
+// waiting returns the cookie of the connection's other end if no process has
+// accepted that.
+func (st *steered) waiting(c *probeConn) (cookies []uint64) {
+	at, err := st.endpoint.reach()
+	if err != nil || c.answered.Load() {
+		return nil
+	}
+	census, err := takeCensus([]reach{at})
+	if err != nil {
+		return nil
+	}
+	for conn := range census.to(at) {
+		if conn.inode == 0 && !conn.handshake() && plain(conn.peer) == plain(c.from) {
+			cookies = append(cookies, conn.cookie)
+		}
+	}
+	return cookies
 }
 
 // loopback returns an address at which a socket on every address is reached.

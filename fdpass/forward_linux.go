@@ -2,11 +2,8 @@ package fdpass
 
 import (
 	"context"
-	"errors"
-	"io"
 	"log/slog"
 	"net"
-	"net/netip"
 	"os"
 	"slices"
 	"sync"
@@ -25,10 +22,19 @@ type forwarder struct {
 	done atomic.Int64 // connections that were passed on
 	lost atomic.Int64 // connections that could not be
 
+	patience time.Duration // how long to wait for the next one from a seat that is given up
+
+	open   context.Context // until close
+	end    context.CancelFunc
 	mu     sync.Mutex
-	closed bool
-	conns  map[net.Conn]bool
+	conns  map[*net.TCPConn]bool
 	relays sync.WaitGroup
+}
+
+func newForwarder(log *slog.Logger) *forwarder {
+	f := &forwarder{log: log, patience: leaveLimit, conns: make(map[*net.TCPConn]bool)}
+	f.open, f.end = context.WithCancel(context.Background())
+	return f
 }
 
 // acceptRetry is how long to wait where accept(2) fails for want of something.
@@ -41,7 +47,9 @@ const acceptRetry = 10 * time.Millisecond
 func acceptAll(raw int, take func(*FD)) {
 	for {
 		fds := []unix.PollFd{{Fd: int32(raw), Events: unix.POLLIN}}
-		if _, err := unix.Poll(fds, -1); err != nil && err != unix.EINTR {
+		if _, err := unix.Poll(fds, -1); err == unix.EINTR {
+			continue
+		} else if err != nil {
 			return
 		}
 		if fds[0].Revents&unix.POLLIN == 0 && fds[0].Revents != 0 {
@@ -60,25 +68,22 @@ func acceptAll(raw int, take func(*FD)) {
 	}
 }
 
-// take takes a straggler and begins to relay it, unless it comes from one of skip:
-// that is no client.
-func (f *forwarder) take(fd *FD, skip []netip.AddrPort) {
-	file := os.NewFile(uintptr(fd.Disown()), "straggler")
-	client, err := net.FileConn(file)
-	file.Close()
-	if err == nil {
-		if from, ok := client.RemoteAddr().(*net.TCPAddr); ok && slices.Contains(skip, plain(from.AddrPort())) {
-			client.Close()
-			return
-		}
+// take takes a straggler and begins to relay it, unless its cookie is one of skip:
+// that is no client. It is not for use after close.
+func (f *forwarder) take(fd *FD, skip []uint64) {
+	if own, err := cookie(fd.Raw()); err == nil && slices.Contains(skip, own) {
+		_ = fd.Close()
+		return
 	}
-	if err != nil || !f.begin(client) {
+	client, err := connOf(fd)
+	if err != nil {
 		f.lost.Add(1)
 		f.log.Warn("a connection was lost that the old generation did not accept", "cause", err)
 		return
 	}
+	f.relays.Add(1)
 	go func() {
-		defer f.end(client)
+		defer f.relays.Done()
 		if err := f.relay(client); err != nil {
 			f.lost.Add(1)
 			f.log.Warn("a connection that the old generation did not accept could not be passed on", "client", client.RemoteAddr().String(), "cause", err)
@@ -86,67 +91,67 @@ func (f *forwarder) take(fd *FD, skip []netip.AddrPort) {
 	}()
 }
 
-// begin notes that a relay uses a connection, which close cuts; it is false, and
-// the connection closed, once f is closed.
-func (f *forwarder) begin(c net.Conn) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.closed {
-		c.Close()
-		return false
+// connOf makes a connection of fd, which it takes.
+func connOf(fd *FD) (*net.TCPConn, error) {
+	file := os.NewFile(uintptr(fd.Disown()), "straggler")
+	defer file.Close()
+	c, err := net.FileConn(file)
+	if err != nil {
+		return nil, err
 	}
-	if f.conns == nil {
-		f.conns = make(map[net.Conn]bool)
-	}
-	f.conns[c] = true
-	f.relays.Add(1)
-	return true
-}
-
-// end notes that a relay does not use a connection any more.
-func (f *forwarder) end(c net.Conn) {
-	c.Close()
-	f.mu.Lock()
-	delete(f.conns, c)
-	f.mu.Unlock()
-	f.relays.Done()
+	return c.(*net.TCPConn), nil
 }
 
 // relay connects and copies both ways until both have ended. The error is that
 // of the connection: what happens after it is between the two.
-func (f *forwarder) relay(client net.Conn) error {
-	server, err := dialer().DialContext(context.Background(), "tcp", client.LocalAddr().String())
+func (f *forwarder) relay(client *net.TCPConn) error {
+	defer f.drop(client)
+	if err := f.hold(client); err != nil {
+		return err
+	}
+	c, err := dialer().DialContext(f.open, "tcp", client.LocalAddr().String())
 	if err != nil {
 		return err
 	}
-	if !f.begin(server) {
-		return nil // cut like all the others
+	server := c.(*net.TCPConn)
+	defer f.drop(server)
+	if err := f.hold(server); err != nil {
+		return err
 	}
-	defer f.end(server)
 	f.done.Add(1)
 	f.log.Info("passed on a connection that the old generation did not accept", "client", client.RemoteAddr().String())
-	var back sync.WaitGroup
-	back.Add(1)
-	go func() {
-		defer back.Done()
-		pipe(client, server)
-	}()
-	pipe(server, client)
-	back.Wait()
+	(&relay{client: client, server: server}).run()
 	return nil
 }
 
-// pipe copies what comes from one connection to the other, and its end. If it
-// does not end well, neither does the other.
-func pipe(to, from net.Conn) {
-	if _, err := io.Copy(to, from); err != nil && !errors.Is(err, net.ErrClosed) {
-		to.Close()
-		from.Close()
-		return
+// hold has close cut the connection.
+func (f *forwarder) hold(c *net.TCPConn) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.open.Err() != nil {
+		return os.ErrClosed
 	}
-	if half, ok := to.(interface{ CloseWrite() error }); ok {
-		half.CloseWrite()
+	f.conns[c] = true
+	return nil
+}
+
+// drop closes the connection.
+func (f *forwarder) drop(c *net.TCPConn) {
+	c.Close()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.conns, c)
+}
+
+// close cuts the relays that run and waits for them.
+func (f *forwarder) close() {
+	f.mu.Lock()
+	f.end()
+	for c := range f.conns {
+		c.Close()
 	}
+	f.mu.Unlock()
+	f.relays.Wait()
 }
 
 // dialer returns one that makes plain TCP connections.
@@ -154,15 +159,4 @@ func dialer() *net.Dialer {
 	d := new(net.Dialer)
 	d.SetMultipathTCP(false)
 	return d
-}
-
-// close cuts the relays that run and waits for them.
-func (f *forwarder) close() {
-	f.mu.Lock()
-	f.closed = true
-	for c := range f.conns {
-		c.Close()
-	}
-	f.mu.Unlock()
-	f.relays.Wait()
 }

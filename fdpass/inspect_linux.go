@@ -21,6 +21,9 @@ type endpoint struct {
 // addr returns the endpoint as a spec.
 func (e endpoint) addr() string { return Spec{Network: e.network, Address: e.address}.address() }
 
+// addrPort returns the address of an internet socket.
+func (e endpoint) addrPort() (netip.AddrPort, error) { return netip.ParseAddrPort(e.address) }
+
 // listens reports whether it takes connections rather than datagrams.
 func (e endpoint) listens() bool { return Spec{Network: e.network}.listens() }
 

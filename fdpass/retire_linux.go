@@ -83,6 +83,7 @@ func (st *steered) Retire(ctx context.Context) error {
 		st.mu.Unlock()
 		return err
 	}
+	st.retires = true
 	foreign, name := st.foreign(), st.spec.FDName()
 	if !foreign {
 		if err := st.stopTaking(); err != nil {

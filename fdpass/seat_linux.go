@@ -1,7 +1,6 @@
 package fdpass
 
 import (
-	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -15,11 +14,13 @@ type seat struct {
 	fd      *FD  // owned; the generation has duplicates
 	gen     int  // 0 for nobody
 	foreign bool // systemd has it too, so that it never leaves the group
+	reached bool // by new connections, at any time
 
-	looks int           // since the last cutover
-	watch map[pair]bool // connections that began before that, and were not seen settled
+	looks      int           // since the last cutover
+	watch      map[pair]bool // connections that began before that, and were not seen settled
+	handshakes int           // of these, at the last look
 
-	dialed []netip.AddrPort // where connections of Dial came from that were not answered
+	dialed []uint64 // cookies of connections of Dial that were closed before they were accepted
 
 	forwarding sync.WaitGroup // the goroutine that accepts from it in the generation's stead
 	forwards   bool
@@ -68,8 +69,13 @@ func (s *seat) pending(c *Census, at reach, limit time.Duration) (u Unsettled) {
 		}
 		s.watch[id] = true // also while a census misses it: the next one shows it
 	}
+	s.handshakes = u.Handshakes
 	return u
 }
+
+// settled reports whether pending has found no handshake any more that began
+// before the cutover: then a connection that comes is in the queue already.
+func (s *seat) settled() bool { return s.looks >= firstLooks && s.handshakes == 0 }
 
 // forward begins to accept connections in the generation's stead, which are
 // given to f. It goes on until the seat is closed.
@@ -87,24 +93,76 @@ func (s *seat) forward(f *forwarder) {
 	}()
 }
 
-// leaveLooks is how often a seat that is given up is looked at until its queue is
-// empty: more than enough for as many as can wait there.
 const (
-	leaveLooks    = 1000
+	// leaveLimit bounds the wait for what is on its way to a seat that is given up,
+	// after the last of it has come. A handshake takes as long as the client's
+	// answer is under way.
+	leaveLimit    = time.Second
 	leaveInterval = time.Millisecond
 )
 
+// passOn gives what waits in the seat, and what is on its way there, to f. No
+// other connections come there any more. e is where the socket is.
+func (s *seat) passOn(f *forwarder, e endpoint) {
+	end := time.Now().Add(f.patience)
+	for quiet, queued := 0, 0; quiet < settleLooks && time.Now().Before(end); time.Sleep(leaveInterval) {
+		u := s.arriving(e)
+		quiet++
+		if u.Queued+u.Handshakes > 0 {
+			quiet = 0
+		}
+		if u.Queued != queued { // it gets on
+			queued = u.Queued
+			end = time.Now().Add(f.patience)
+		}
+		switch {
+		case queued == 0:
+		case s.foreign:
+			for range queued {
+				s.acceptOne(f)
+			}
+		default:
+			s.forward(f)
+		}
+	}
+}
+
+// arriving is pending for a seat that is given up: what is in the queue, and, as
+// far as the kernel tells, in handshakes.
+func (s *seat) arriving(e endpoint) Unsettled {
+	var c *Census
+	at, err := e.reach()
+	if s.reached && !s.settled() && err == nil {
+		c, _ = takeCensus([]reach{at})
+	}
+	return s.pending(c, at, 0)
+}
+
+// acceptOne gives one connection of those that wait to f. If another process has
+// taken them all, it does not wait for more: O_NONBLOCK is not ours to set, but
+// the time that accept(2) waits belongs to the socket as well, and nobody uses it
+// just now. Connections inherit it, which does not matter to f; those that come
+// meanwhile are seen by the next look, and are taken too.
+func (s *seat) acceptOne(f *forwarder) {
+	raw := s.fd.Raw()
+	timeout := func(d time.Duration) error {
+		tv := unix.NsecToTimeval(d.Nanoseconds())
+		return unix.SetsockoptTimeval(raw, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv)
+	}
+	if timeout(leaveInterval) != nil {
+		return
+	}
+	conn, _, err := unix.Accept4(raw, unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK)
+	_ = timeout(0)
+	if err == nil {
+		f.take(NewFD(conn), s.dialed)
+	}
+}
+
 // leave gives what waits in the seat to f, and closes it for every process. It
 // returns how many connections were reset, because they could not be taken over.
-func (s *seat) leave(f *forwarder) (lost int) {
-	for range leaveLooks {
-		queued, _, err := tcpQueue(s.fd.Raw())
-		if err != nil || queued <= 0 {
-			break
-		}
-		s.forward(f)
-		time.Sleep(leaveInterval)
-	}
+func (s *seat) leave(f *forwarder, e endpoint) (lost int) {
+	s.passOn(f, e)
 	queued, _, err := tcpQueue(s.fd.Raw())
 	if err == nil && queued > 0 {
 		lost = queued

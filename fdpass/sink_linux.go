@@ -2,7 +2,6 @@ package fdpass
 
 import (
 	"errors"
-	"net/netip"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -27,7 +26,7 @@ func openSink(s Spec, e endpoint) (sink *FD, err error) {
 		// There may be others in the group, whose connections are not ours to take.
 		return nil, errors.New("the socket shares its address (reuseport)")
 	}
-	addr, err := netip.ParseAddrPort(e.address)
+	addr, err := e.addrPort()
 	if err != nil {
 		return nil, err
 	}

@@ -42,6 +42,9 @@ func (s steering) program() []unix.SockFilter {
 	for _, probe := range s.probes {
 		p = append(p, probe.program()...)
 	}
+	if s.share >= 1 {
+		return append(p, give(s.canary))
+	}
 	if s.share > 0 {
 		p = append(p,
 			load(unix.BPF_W, randomOff),
@@ -51,7 +54,8 @@ func (s steering) program() []unix.SockFilter {
 	return append(p, give(s.to))
 }
 
-// threshold is what a random number of 32 bits is below in share of all cases.
+// threshold is what a random number of 32 bits is below in share of all cases,
+// which are not all.
 func threshold(share float64) uint32 {
 	return uint32(min(math.Round(share*(1<<32)), math.MaxUint32))
 }
