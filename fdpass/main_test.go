@@ -28,7 +28,7 @@ import (
 const helperVariable = "FDPASS_TEST_HELPER"
 
 // deadline bounds every wait for something that has to happen.
-const deadline = 10 * time.Second
+const deadline = 30 * time.Second
 
 func TestMain(m *testing.M) {
 	if name := os.Getenv(helperVariable); name != "" {

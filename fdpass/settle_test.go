@@ -1,0 +1,478 @@
+package fdpass
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A settling is one Settle that runs.
+type settling struct {
+	t      *testing.T
+	s      *steered
+	cancel context.CancelCauseFunc
+	done   chan struct{}
+	open   []Unsettled
+	err    error
+}
+
+// settle turns the socket to generation 2 and starts Settle for generation 1.
+func settle(t *testing.T, s *steered, limit time.Duration) *settling {
+	t.Helper()
+	must(t, s.Cutover(2))
+	ctx, cancel := context.WithCancelCause(t.Context())
+	st := &settling{t: t, s: s, cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(st.done)
+		st.open, st.err = Settle(ctx, []Bound{{Socket: s}}, 1, limit)
+	}()
+	t.Cleanup(func() {
+		cancel(nil)
+		<-st.done
+	})
+	return st
+}
+
+// looks waits until Settle has looked n more times, and has not returned.
+func (st *settling) looks(n int) {
+	st.t.Helper()
+	want := st.count() + n
+	eventually(st.t, "Settle looked", func() bool { return st.count() >= want || st.over() })
+	if st.over() {
+		st.t.Fatalf("Settle has returned: %+v, %v", st.open, st.err)
+	}
+}
+
+func (st *settling) count() int {
+	st.s.mu.Lock()
+	defer st.s.mu.Unlock()
+	return st.s.seatOf(1).looks
+}
+
+func (st *settling) over() bool {
+	select {
+	case <-st.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// ends waits for Settle to return, with this left.
+func (st *settling) ends(want Unsettled) {
+	st.t.Helper()
+	select {
+	case <-st.done:
+	case <-time.After(deadline):
+		st.t.Fatal("Settle does not return")
+	}
+	if st.err != nil || len(st.open) != 1 || st.open[0] != want {
+		st.t.Errorf("Settle returns %+v, %v; want %+v", st.open, st.err, want)
+	}
+}
+
+// A reason is one thing that keeps a generation from being quiet. begin makes it
+// before the cutover and returns what ends it.
+type reason struct {
+	spec  string
+	begin func(t *testing.T, s *steered, fd *FD) (end func())
+	open  Unsettled
+}
+
+const long = time.Hour // a limit that is not to be reached
+
+var reasons = map[string]reason{
+	"queued": {
+		begin: func(t *testing.T, s *steered, fd *FD) func() {
+			dialText(t, s.Addr())
+			return func() { accept(t, fd).Write([]byte("answer")) }
+		},
+		open: Unsettled{Queued: 1, Young: 1},
+	},
+	"queued with a request": {
+		begin: func(t *testing.T, s *steered, fd *FD) func() {
+			dialText(t, s.Addr()).Write([]byte("request"))
+			return func() { exchange(t, accept(t, fd)) }
+		},
+		open: Unsettled{Queued: 1, Unread: 1},
+	},
+	"handshake": {
+		spec: "?defer-accept=60s",
+		begin: func(t *testing.T, s *steered, fd *FD) func() {
+			c := dialText(t, s.Addr())
+			return func() {
+				c.Write([]byte("request"))
+				exchange(t, accept(t, fd))
+			}
+		},
+		open: Unsettled{Handshakes: 1},
+	},
+	"half-open": {
+		begin: func(t *testing.T, s *steered, fd *FD) func() {
+			client := halfOpen(t, s)
+			return func() {
+				must(t, client.hear())
+				accept(t, fd).Write([]byte("answer"))
+			}
+		},
+		open: Unsettled{Handshakes: 1},
+	},
+	"handshake that is given up": {
+		begin: func(t *testing.T, s *steered, fd *FD) func() {
+			client := halfOpen(t, s)
+			return func() { client.fd.Close() } // which is told when the socket answers again
+		},
+		open: Unsettled{Handshakes: 1},
+	},
+	"young": {
+		begin: func(t *testing.T, s *steered, fd *FD) func() {
+			dialText(t, s.Addr())
+			c := accept(t, fd)
+			return func() { c.Write([]byte("answer")) }
+		},
+		open: Unsettled{Young: 1},
+	},
+	"young that ends": {
+		begin: func(t *testing.T, s *steered, fd *FD) func() {
+			client := dialText(t, s.Addr())
+			accept(t, fd)
+			return func() {
+				client.(*net.TCPConn).SetLinger(0)
+				client.Close()
+			}
+		},
+		open: Unsettled{Young: 1},
+	},
+	"unread": {
+		begin: func(t *testing.T, s *steered, fd *FD) func() {
+			c := dialText(t, s.Addr())
+			server := accept(t, fd)
+			c.Write([]byte("request"))
+			exchange(t, server)
+			readText(t, c, "answer")
+			c.Write([]byte("request"))
+			return func() { exchange(t, server) }
+		},
+		open: Unsettled{Unread: 1},
+	},
+	"unread and half-closed": {
+		begin: func(t *testing.T, s *steered, fd *FD) func() {
+			c := dialText(t, s.Addr())
+			server := accept(t, fd)
+			c.Write([]byte("request"))
+			c.(*net.TCPConn).CloseWrite()
+			return func() { exchange(t, server) }
+		},
+		open: Unsettled{Unread: 1},
+	},
+	"first answer": {
+		begin: func(t *testing.T, s *steered, fd *FD) func() {
+			c := dialText(t, s.Addr())
+			server := accept(t, fd)
+			c.Write([]byte("request"))
+			readText(t, server, "request")
+			return func() { server.Write([]byte("answer")) }
+		},
+		open: Unsettled{Young: 1},
+	},
+	"first answer to a half-closed one": {
+		begin: func(t *testing.T, s *steered, fd *FD) func() {
+			c := dialText(t, s.Addr())
+			server := accept(t, fd)
+			c.Write([]byte("request"))
+			c.(*net.TCPConn).CloseWrite()
+			readText(t, server, "request")
+			if n, err := server.Read(make([]byte, 1)); n != 0 || err != io.EOF {
+				t.Errorf("read %d, %v", n, err)
+			}
+			return func() { server.Write([]byte("answer")) }
+		},
+		open: Unsettled{Young: 1},
+	},
+}
+
+func readText(t *testing.T, c net.Conn, want string) {
+	t.Helper()
+	c.SetDeadline(time.Now().Add(deadline))
+	got := make([]byte, len(want))
+	if _, err := io.ReadFull(c, got); err != nil || string(got) != want {
+		t.Errorf("read %q, %v; want %q", got, err, want)
+	}
+}
+
+// exchange reads the request and answers it.
+func exchange(t *testing.T, server net.Conn) {
+	t.Helper()
+	readText(t, server, "request")
+	server.Write([]byte("answer"))
+}
+
+// TestSettle lets every reason keep Settle waiting, which ends as soon as the
+// reason does.
+func TestSettle(t *testing.T) {
+	t.Parallel()
+	for name, r := range reasons {
+		for _, spec := range []string{"tcp://127.0.0.1:0", "tcp://[::1]:0"} {
+			t.Run(name+" "+spec, func(t *testing.T) {
+				t.Parallel()
+				s := mustSteer(t, spec+r.spec)
+				fd := join(t, s)
+				end := r.begin(t, s, fd)
+				serve(t, s, 2, 0)
+				st := settle(t, s, long)
+				st.looks(2 * settleLooks)
+				end()
+				st.ends(Unsettled{})
+			})
+		}
+	}
+}
+
+// TestSettleLimit lets every reason last until the limit.
+func TestSettleLimit(t *testing.T) {
+	t.Parallel()
+	for name, r := range reasons {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := mustSteer(t, "tcp://127.0.0.1:0"+r.spec)
+			fd := join(t, s)
+			r.begin(t, s, fd)
+			serve(t, s, 2, 0)
+			must(t, s.Cutover(2))
+			// No clock: the limit of Settle is over at once, and that of a silent
+			// connection never.
+			c, err := TakeCensus([]Bound{{Socket: s}})
+			must(t, err)
+			if got := s.Pending(1, c, long); got != r.open {
+				t.Errorf("pending: %+v, want %+v", got, r.open)
+			}
+			if got := s.Pending(2, c, long); !got.Quiet() {
+				t.Errorf("pending for the generation that connections go to: %+v", got)
+			}
+			if got := s.Pending(1, nil, long); got != (Unsettled{Queued: r.open.Queued}) {
+				t.Errorf("pending without a census: %+v", got)
+			}
+			if r.open.Young > 0 {
+				return // the limit is theirs as well
+			}
+			must(t, s.Cutover(1))
+			settle(t, s, 20*time.Millisecond).ends(r.open)
+		})
+	}
+}
+
+// A quietClient does not hear what the socket answers, so that its handshake
+// stays open: the packets that come have less than the time to live that it wants.
+type quietClient struct {
+	fd *FD
+	v6 bool
+}
+
+// halfOpen begins a connection and waits until the socket has answered.
+func halfOpen(t *testing.T, s Socket) quietClient {
+	t.Helper()
+	address := addressesOf(s)[0]
+	sa, family, err := target{addr: mustAddrPort(t, address)}.sockaddr()
+	must(t, err)
+	fd, err := Spec{Network: TCP, NonBlocking: true}.newSocket(family)
+	must(t, err)
+	t.Cleanup(func() { fd.Close() })
+	q := quietClient{fd, family == unix.AF_INET6}
+	must(t, q.minimum(255))
+	if err := unix.Connect(fd.Raw(), sa); err != unix.EINPROGRESS {
+		t.Fatalf("connect: %v", err)
+	}
+	eventually(t, "the handshake began", func() bool { return handshakes(t, s) > 0 })
+	return q
+}
+
+func handshakes(t *testing.T, s Socket) int {
+	t.Helper()
+	c, err := TakeCensus([]Bound{{Socket: s}})
+	must(t, err)
+	at, _ := reachOf(s)
+	n := 0
+	for conn := range c.to(at) {
+		if conn.handshake() {
+			n++
+		}
+	}
+	return n
+}
+
+func (q quietClient) minimum(hops int) error {
+	if q.v6 {
+		return unix.SetsockoptInt(q.fd.Raw(), unix.IPPROTO_IPV6, unix.IPV6_MINHOPCOUNT, hops)
+	}
+	return unix.SetsockoptInt(q.fd.Raw(), unix.IPPROTO_IP, unix.IP_MINTTL, hops)
+}
+
+// hear has the handshake go on with the next packet that either side sends again,
+// which is within a second.
+func (q quietClient) hear() error { return q.minimum(0) }
+
+// TestSettleIgnores has connections that are none of a settling generation's
+// business.
+func TestSettleIgnores(t *testing.T) {
+	t.Parallel()
+	s := mustSteer(t, "tcp://:0")
+	fd := join(t, s)
+	other := mustSteer(t, "tcp://:0")
+	serve(t, other, 1, 0).stop()
+	for _, address := range addressesOf(other) {
+		c, err := net.DialTimeout("tcp", address, deadline)
+		must(t, err)
+		defer c.Close()
+	}
+	for _, address := range addressesOf(s) {
+		// Kept alive, answered before, and idle.
+		c, err := net.DialTimeout("tcp", address, deadline)
+		must(t, err)
+		defer c.Close()
+		c.Write([]byte("request"))
+		exchange(t, accept(t, fd))
+		readText(t, c, "answer")
+		// Answered, and with its end unread.
+		c, err = net.DialTimeout("tcp", address, deadline)
+		must(t, err)
+		defer c.Close()
+		c.Write([]byte("request"))
+		exchange(t, accept(t, fd))
+		readText(t, c, "answer")
+		c.(*net.TCPConn).CloseWrite()
+	}
+	serve(t, s, 2, 0)
+	settle(t, s, long).ends(Unsettled{})
+}
+
+// TestSettleSilent has a connection that has been silent for longer than the
+// limit, which Settle does not wait for at all.
+func TestSettleSilent(t *testing.T) {
+	t.Parallel()
+	s := mustSteer(t, "tcp://127.0.0.1:0")
+	fd := join(t, s)
+	dialText(t, s.Addr())
+	accept(t, fd)
+	serve(t, s, 2, 0)
+	must(t, s.Cutover(2))
+	const limit = 100 * time.Millisecond
+	var c *Census
+	eventually(t, "the connection was silent", func() (silent bool) {
+		var err error
+		c, err = TakeCensus([]Bound{{Socket: s}})
+		must(t, err)
+		at, _ := reachOf(s)
+		for conn := range c.to(at) {
+			silent = conn.sinceRecv >= limit
+		}
+		return silent
+	})
+	if got := s.Pending(1, c, limit); !got.Quiet() {
+		t.Errorf("pending: %+v", got)
+	}
+}
+
+// TestSettleNewOnes has connections of the new generation do all that would keep
+// the old one from being quiet.
+func TestSettleNewOnes(t *testing.T) {
+	t.Parallel()
+	s := mustSteer(t, "tcp://127.0.0.1:0")
+	fd := join(t, s)
+	client := dialText(t, s.Addr())
+	server := accept(t, fd)
+	client.Write([]byte("request"))
+	serve(t, s, 2, 0).stop()
+	st := settle(t, s, long)
+	st.looks(firstLooks + 1)
+	dialText(t, s.Addr())
+	dialText(t, s.Addr()).Write([]byte("request"))
+	halfOpen(t, s)
+	st.looks(settleLooks)
+	exchange(t, server)
+	st.ends(Unsettled{})
+}
+
+// TestSettleThereAndBack settles the new generation once the old one has all
+// connections again.
+func TestSettleThereAndBack(t *testing.T) {
+	t.Parallel()
+	s := mustSteer(t, "tcp://127.0.0.1:0")
+	serve(t, s, 1, 0)
+	fd, err := s.Join(2, 0)
+	must(t, err)
+	defer fd.Close()
+	settle(t, s, long).ends(Unsettled{})
+	dialText(t, s.Addr())
+	must(t, s.Cutover(1))
+	open, err := Settle(t.Context(), []Bound{{Socket: s}}, 2, 20*time.Millisecond)
+	if err != nil || open[0].Queued != 1 {
+		t.Errorf("Settle returns %+v, %v; want the one that waits", open, err)
+	}
+	accept(t, fd).Write([]byte("answer"))
+	open, err = Settle(t.Context(), []Bound{{Socket: s}}, 2, long)
+	if err != nil || !open[0].Quiet() {
+		t.Errorf("Settle returns %+v, %v", open, err)
+	}
+}
+
+func TestSettleCancelled(t *testing.T) {
+	t.Parallel()
+	s := mustSteer(t, "tcp://127.0.0.1:0")
+	join(t, s)
+	dialText(t, s.Addr())
+	serve(t, s, 2, 0)
+	st := settle(t, s, long)
+	st.looks(1)
+	cause := errors.New("enough")
+	st.cancel(cause)
+	select {
+	case <-st.done:
+	case <-time.After(deadline):
+		t.Fatal("Settle does not end with its context")
+	}
+	if st.err != cause || len(st.open) != 1 || st.open[0] != (Unsettled{Queued: 1, Young: 1}) {
+		t.Errorf("Settle returns %+v, %v", st.open, st.err)
+	}
+}
+
+// TestSettleMany has one of several sockets that is not quiet.
+func TestSettleMany(t *testing.T) {
+	t.Parallel()
+	var specs []string
+	for i := range fewPorts + 2 { // so many that the kernel is asked once for all
+		specs = append(specs, fmt.Sprintf("s%d=tcp://127.0.0.1:0", i))
+	}
+	specs = append(specs, "v6=tcp://[::1]:0", "shared=tcp://127.0.0.1:0?mode=shared", "u=unix:"+abstract(t))
+	all := mustOpenAll(t, OpenOptions{}, specs...)
+	for _, b := range all {
+		join(t, b.Socket)
+		fd, err := b.Socket.Join(2, 0)
+		must(t, err, fd.Close(), b.Socket.Cutover(2))
+	}
+	const busy = 3
+	must(t, all[busy].Socket.Cutover(1))
+	dialText(t, all[busy].Socket.Addr()).Write([]byte("request"))
+	connect(t, all[len(all)-2].Socket.Addr())
+	must(t, all[busy].Socket.Cutover(2))
+	open, err := Settle(t.Context(), all, 1, 20*time.Millisecond)
+	want := make([]Unsettled, len(all))
+	want[busy] = Unsettled{Queued: 1, Unread: 1}
+	if err != nil || fmt.Sprint(open) != fmt.Sprint(want) {
+		t.Errorf("Settle returns %+v, %v; want %+v", open, err, want)
+	}
+}
+
+// TestSettleWithoutDiag settles where the kernel does not tell about connections.
+func TestSettleWithoutDiag(t *testing.T) {
+	want := "waits: [{1 0 0 0}] ask the kernel for connections: socket NETLINK_SOCK_DIAG: permission denied\n" +
+		"quiet: [{0 0 0 0}] ask the kernel for connections: socket NETLINK_SOCK_DIAG: permission denied"
+	if got := runHelper(t, false, "no-diag"); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
