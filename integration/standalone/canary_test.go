@@ -1,6 +1,7 @@
 package standalone
 
 import (
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -38,52 +39,57 @@ func TestCanary(t *testing.T) {
 	}
 }
 
-// The share grows from step to step, and after the last it is everything.
+// The share grows from step to step, and after the last it is everything. On a machine where so little happens in a step that nothing
+// can be counted, it is tried again with longer ones.
 func TestCanarySteps(t *testing.T) {
 	t.Parallel()
-	s := start(t, tested("v0"))
-	reload := s.reloadTo(tested("v1").with(canary("10%:3s, 50%:3s")))
-	s.at(upgrade.Sharing)
-	hits, all := make(map[float64]int), make(map[float64]int)
-	for {
-		share := func() float64 {
-			st, err := s.client.Status(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			return shareOf(st, 2)
-		}
-		const n = 50
-		before := share()
-		seen := s.answers(n)["v1"]
-		if share() == before { // it never falls
-			hits[before] += seen
-			all[before] += n
-		}
-		if before == 1 {
-			break
-		}
-	}
-	reload.must()
-	if len(all) != 3 {
-		t.Errorf("connections at these shares: %v", all)
-	}
-	for share, n := range all {
-		if share == 1 {
-			if hits[share] != n {
-				t.Errorf("%d of %d after the last step", hits[share], n)
+	for step := 2 * time.Second; ; step *= 2 {
+		all, hits, stdout := canarySteps(t, step)
+		if all[0.1] == 0 || all[0.5] == 0 {
+			if step > time.Minute {
+				t.Fatalf("connections at these shares: %v", all)
 			}
 			continue
 		}
-		aboutOf(t, hits[share], n, share)
+		if len(all) != 3 || hits[1] != all[1] {
+			t.Errorf("connections at these shares: %v, of the new version: %v", all, hits)
+		}
+		for _, share := range []float64{0.1, 0.5} {
+			aboutOf(t, hits[share], all[share], share)
+			if text := fmt.Sprintf("gets %g%% of new connections for %s", share*100, step); !strings.Contains(stdout, text) {
+				t.Errorf("the command does not tell %q:\n%s", text, stdout)
+			}
+		}
+		return
 	}
-	_, stdout, _ := reload.wait()
-	for _, step := range []string{"10%", "50%"} {
-		if !strings.Contains(stdout, "gets "+step+" of new connections for 3s") {
-			t.Errorf("the command does not tell of the step with %s:\n%s", step, stdout)
+}
+
+// canarySteps hands off in steps of 10% and 50%, and counts, for each share, all connections and those of the new version.
+func canarySteps(t *testing.T, step time.Duration) (all, hits map[float64]int, stdout string) {
+	t.Helper()
+	s := start(t, tested("v0"))
+	reload := s.reloadTo(tested("v1").with(canary(fmt.Sprintf("10%%:%s, 50%%:%[1]s", step))))
+	all, hits = make(map[float64]int), make(map[float64]int)
+	share := func() float64 {
+		return shareOf(s.until("the status", func(*control.Status) bool { return true }), 2)
+	}
+	for before := 0.0; before < 1; {
+		const n = 50
+		before = share()
+		seen := s.answers(n)["v1"]
+		if share() == before { // it never falls
+			all[before] += n
+			hits[before] += seen
 		}
 	}
+	reload.must()
 	s.allBy("v1")
+	if hits[0] > 0 {
+		t.Errorf("%d connections before it has a share", hits[0])
+	}
+	delete(all, 0)
+	_, stdout, _ = reload.wait()
+	return all, hits, stdout
 }
 
 // patient makes each wait for a generation so long that a client runs out of patience first: who has to wait for one fails.
