@@ -31,7 +31,9 @@ func serveHTTP(o options, h *handler, l net.Listener) *plain {
 		if o.serveAfter > 0 {
 			select {
 			case <-time.After(o.serveAfter):
-			case <-s.stopped:
+			case <-s.stopped: // Shutdown may not have begun by now, and then Serve would accept
+				s.served <- http.ErrServerClosed
+				return
 			}
 		}
 		s.served <- s.server.Serve(l)
