@@ -74,6 +74,7 @@ func openASink(t *testing.T, s Socket) {
 	if st, ok := s.(*steered); ok {
 		st.mu.Lock()
 		defer st.mu.Unlock()
+		st.retires = true
 		var err error
 		if st.sink, err = openSink(st.spec, st.endpoint); err == nil {
 			err = st.steer()
