@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -30,6 +31,8 @@ func freeAddress(b *testing.B) string {
 func startBare(b *testing.B, address string, command ...string) (stop func()) {
 	b.Helper()
 	cmd := exec.Command(command[0], append(command[1:], "-bind="+address)...)
+	// As the supervisor does it: the kernel's scheduler may share out the processors by sessions.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		b.Fatal(err)
 	}
@@ -117,7 +120,8 @@ func BenchmarkTail(b *testing.B) {
 			busy[what] = append(busy[what], load.Interval{From: from, To: time.Now()})
 		}
 		for range handoffs {
-			during("handoff", func() { s.reload(); s.alone() })
+			old := s.alone().Generations[0].PID
+			during("handoff", func() { s.reload(); gone(b, old) })
 			during("copy", func() { startBare(b, freeAddress(b), command...)() })
 		}
 		time.Sleep(calm)
@@ -145,6 +149,16 @@ func BenchmarkTail(b *testing.B) {
 			if what != "calm" {
 				spread(b, ratios[what+" "+name], 1, fmt.Sprintf("%s/calm-%s", what, name))
 			}
+		}
+	}
+}
+
+// gone waits until a process has ended and was waited for. To ask the supervisor would cost what is to be measured.
+func gone(b *testing.B, pid int) {
+	b.Helper()
+	for end := time.Now().Add(time.Minute); unix.Kill(pid, 0) != unix.ESRCH; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			b.Fatalf("process %d does not end", pid)
 		}
 	}
 }

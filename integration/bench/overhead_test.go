@@ -8,6 +8,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -116,6 +117,7 @@ func BenchmarkOverhead(b *testing.B) {
 
 		plain := exec.Command(self)
 		plain.Env = environ
+		plain.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // as the supervisor does it, for the scheduler's sake
 		forked := now()
 		if err := plain.Start(); err != nil {
 			b.Fatal(err)
