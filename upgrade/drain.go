@@ -33,7 +33,7 @@ func (s *Supervisor) end(g *generation, role Role, why string) {
 		s.retire(ctx, g)
 		open := g.open
 		if settle {
-			open = s.settledAlive(unhurried, g)
+			open = s.settledAlive(ctx, g)
 		}
 		if role == RoleDraining {
 			s.linger(unhurried, g)

@@ -63,7 +63,7 @@ func (s *Supervisor) start(ctx context.Context, h *handoff) work {
 // lookInterval is the time between two looks at whether a generation has let go of its sockets.
 const lookInterval = 5 * time.Millisecond
 
-// makeRoom waits, no longer than settling may take, until a generation that is being ended was told to stop and has
+// makeRoom waits, no longer than settling twice may take, until a generation that is being ended was told to stop and has
 // closed the sockets of which another one needs its seat: after that they are taken from it.
 func (s *Supervisor) makeRoom(ctx context.Context, old *generation, bound []fdpass.Bound) {
 	const all = 2 // seats of a steered socket
@@ -83,7 +83,7 @@ func (s *Supervisor) makeRoom(ctx context.Context, old *generation, bound []fdpa
 		return
 	}
 	old.hurry()
-	ctx, cancel := context.WithTimeout(ctx, old.plan.SettleMax)
+	ctx, cancel := context.WithTimeout(ctx, 2*old.plan.SettleMax) // it may have to settle before it is told
 	defer cancel()
 	select {
 	case <-old.told:

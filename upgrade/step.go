@@ -117,7 +117,14 @@ func (s *Supervisor) abort() {
 func (s *Supervisor) giveUpStep() {
 	if st := s.step; st != nil {
 		st.cancel()
-		<-st.done
+		for over := false; !over; {
+			select {
+			case <-st.done:
+				over = true
+			case f := <-s.inbox: // it may be what the step waits to be rid of
+				s.deferred = append(s.deferred, f)
+			}
+		}
 		s.letGo()
 	}
 }

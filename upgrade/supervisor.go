@@ -93,6 +93,7 @@ type Supervisor struct {
 	lastRead  uint64  // when that one read the configuration, see bootTicks
 	restarts  backoff
 	leaving   []departure // seats to give up once no step uses the sockets
+	deferred  []func()    // from the inbox, while the owner had to wait for a step
 }
 
 // New returns a supervisor that does nothing until Run is called.
@@ -133,6 +134,7 @@ func (s *Supervisor) Run() error {
 		case <-busy.C:
 			s.extend()
 		}
+		s.catchUp()
 		if s.state.Phase == Stopping && len(s.generations) == 0 && s.step == nil {
 			s.fire(AllGone)
 		}
@@ -188,6 +190,15 @@ func (s *Supervisor) ask(ctx context.Context, f func()) bool {
 	case <-ctx.Done():
 	}
 	return false
+}
+
+// catchUp runs what came in while the owner had to wait for a step.
+func (s *Supervisor) catchUp() {
+	for len(s.deferred) > 0 {
+		f := s.deferred[0]
+		s.deferred = s.deferred[1:]
+		f()
+	}
 }
 
 // drainInbox answers what came in after the last look: nothing may wait for ever.
