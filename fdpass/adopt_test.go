@@ -32,10 +32,11 @@ func TestAdoptSteered(t *testing.T) {
 			t.Run(fmt.Sprint(spec, early), func(t *testing.T) {
 				t.Parallel()
 				var log logBuffer
+				option := ""
 				if !early { // two generations may have one socket, where accept(2) may block for ever
-					spec += "&nonblocking"
+					option = "&nonblocking"
 				}
-				s, own := adopted(t, spec, &log)
+				s, own := adopted(t, spec+option, &log)
 				expect := func(gen int) {
 					t.Helper()
 					for _, address := range addressesOf(s) {

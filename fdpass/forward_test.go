@@ -219,6 +219,13 @@ func TestLeaveWaitsForHandshakes(t *testing.T) {
 				s.mu.Unlock()
 				return false
 			})
+			// Longer than it takes where nothing is on its way.
+			select {
+			case err := <-left:
+				t.Errorf("the seat has left with handshakes under way, %v", err)
+				left <- nil
+			case <-time.After(50 * settleLooks * leaveInterval):
+			}
 			for _, c := range clients {
 				if gen, err := askOn(c); gen != 2 || err != nil {
 					t.Errorf("answered by %d, %v", gen, err)
@@ -349,27 +356,58 @@ func TestForwardTellsOfResets(t *testing.T) {
 	}
 }
 
-// TestForwardEarlyAnswer has a service that answers and closes without reading
-// what the client goes on to send.
-func TestForwardEarlyAnswer(t *testing.T) {
+// TestRelayEarlyAnswer has a service that has answered and closed without reading
+// what the client sent: the answer arrives all the same, and then a reset.
+func TestRelayEarlyAnswer(t *testing.T) {
 	t.Parallel()
-	s := mustSteer(t, "tcp://127.0.0.1:0")
-	serve(t, s, 1, 0).stop()
-	serveWith(t, s, 2, 0, func(c net.Conn) { fmt.Fprint(c, "too large") })
-	c := dialText(t, s.Addr())
-	c.SetDeadline(time.Now().Add(deadline))
-	sent := make(chan struct{})
-	go func() {
-		defer close(sent)
-		c.Write(make([]byte, 16<<20)) // which fails somewhere
-	}()
-	must(t, s.Cutover(2), s.Leave(1))
-	got := make([]byte, len("too large"))
-	if _, err := io.ReadFull(c, got); err != nil {
-		t.Errorf("the client reads %q, %v", got, err)
+	for range 100 {
+		client, fromClient := connected(t)
+		toServer, server := connected(t)
+		for _, c := range []net.Conn{client, toServer} {
+			_, err := c.Write([]byte("a request"))
+			must(t, err)
+		}
+		eventually(t, "the request arrived", func() bool { return unreadOf(t, server) == len("a request") })
+		_, err := server.Write([]byte("too large"))
+		must(t, err, server.Close())
+		relayed := make(chan struct{})
+		go func() {
+			defer close(relayed)
+			(&relay{client: fromClient, server: toServer}).run()
+			fromClient.Close()
+			toServer.Close()
+		}()
+		client.SetDeadline(time.Now().Add(deadline))
+		got, err := io.ReadAll(client)
+		if string(got) != "too large" || !errors.Is(err, unix.ECONNRESET) {
+			t.Errorf("the client reads %q, %v", got, err)
+		}
+		client.Close()
+		<-relayed
 	}
-	c.Close()
-	<-sent
+}
+
+// connected returns both ends of a connection.
+func connected(t *testing.T) (a, b *net.TCPConn) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer l.Close()
+	one, err := net.Dial("tcp", l.Addr().String())
+	must(t, err)
+	other, err := l.Accept()
+	must(t, err)
+	t.Cleanup(func() { errors.Join(one.Close(), other.Close()) })
+	return one.(*net.TCPConn), other.(*net.TCPConn)
+}
+
+// unreadOf returns how many bytes wait in a connection.
+func unreadOf(t *testing.T, c *net.TCPConn) (n int) {
+	t.Helper()
+	raw, err := c.SyscallConn()
+	must(t, err)
+	must(t, raw.Control(func(fd uintptr) { n, err = unix.IoctlGetInt(int(fd), unix.SIOCINQ) }), err)
+	return n
 }
 
 // TestCloseCutsRelays closes a socket with relays whose service is silent, and
@@ -385,6 +423,7 @@ func TestCloseCutsRelays(t *testing.T) {
 	for range 2 { // as many as there is room for
 		clients = append(clients, dialText(t, s.Addr()))
 	}
+	must(t, clients[0].(*net.TCPConn).CloseWrite()) // it waits for the service alone
 	must(t, s.Cutover(2), s.Forward(1))
 	eventually(t, "both were accepted", func() bool { return two.taken.Load() == 2 })
 	two.stop()

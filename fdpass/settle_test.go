@@ -419,6 +419,47 @@ func TestSettleThereAndBack(t *testing.T) {
 	if err != nil || !open[0].Quiet() {
 		t.Errorf("Settle returns %+v, %v", open, err)
 	}
+	// And back once more: what began on 1 meanwhile is on its way there.
+	silent := dialText(t, s.Addr())
+	eventually(t, "it was accepted", func() bool {
+		c, err := TakeCensus([]Bound{{Socket: s}})
+		must(t, err)
+		return c.Accepted(silent)
+	})
+	must(t, s.Cutover(2))
+	c, err := TakeCensus([]Bound{{Socket: s}})
+	must(t, err)
+	if got := s.Pending(1, c, long); got != (Unsettled{Young: 1}) {
+		t.Errorf("pending: %+v", got)
+	}
+}
+
+// A scripted socket is busy at those looks that have an x.
+type scripted struct {
+	Socket
+	script string
+	looks  int
+}
+
+func (s *scripted) Mode() Mode { return Shared }
+
+func (s *scripted) Pending(int, *Census, time.Duration) (u Unsettled) {
+	if s.looks < len(s.script) && s.script[s.looks] == 'x' {
+		u.Queued = 1
+	}
+	s.looks++
+	return u
+}
+
+// TestSettleInARow counts the looks until several in a row find nothing.
+func TestSettleInARow(t *testing.T) {
+	t.Parallel()
+	for script, want := range map[string]int{"": 3, "x": 4, "  x": 6, " x x  x": 10} {
+		s := &scripted{script: script}
+		if open, err := Settle(t.Context(), []Bound{{Socket: s}}, 1, long); err != nil || !open[0].Quiet() || s.looks != want {
+			t.Errorf("%q: %d looks, want %d; %+v, %v", script, s.looks, want, open, err)
+		}
+	}
 }
 
 func TestSettleCancelled(t *testing.T) {
