@@ -111,10 +111,10 @@ func testStragglers(t *testing.T, spec string, forward bool, large int) {
 		eventually(t, "all were passed on", func() bool { return mustStats(t, s).Forwarded == len(all) })
 	}
 	must(t, s.Leave(1))
-	expectSeats(t, s, Seat{2, 1, 0})
 	for _, sg := range all {
 		sg.finish(t, 2)
 	}
+	expectSeats(t, s, Seat{2, 1, 0})
 	if st := mustStats(t, s); st.Forwarded != len(all) || st.Lost != 0 {
 		t.Errorf("after %d stragglers: %+v", len(all), st)
 	}
