@@ -43,7 +43,7 @@ func plainHTTP(version string) configuration { return tested(version) }
 // Go's net/http, with no care taken in the service: steered, not one request on a new connection fails, twice in a row; shared, some
 // do, so that the same load shows that it can. This one has the machine for itself.
 func TestPlainHTTPLosesNothing(t *testing.T) {
-	const between = 1500 // so that the load is not all of it while versions start
+	const between = 4000 // so that the load is not all of it while versions start
 	steered := 100
 	if testing.Short() {
 		steered = 10
@@ -53,7 +53,7 @@ func TestPlainHTTPLosesNothing(t *testing.T) {
 	}
 	failed, handoffs := 0, 0
 	for failed == 0 && handoffs < 300 {
-		result, through := passage{service: func(v string) configuration { return plainHTTP(v).shared() }, handoffs: 50, between: between}.run(t)
+		result, through := passage{service: func(v string) configuration { return plainHTTP(v).shared() }, handoffs: 50, between: 1500}.run(t)
 		if n := result.Count(load.Refused); n > 0 {
 			t.Errorf("shared: %d connections were refused", n)
 		}
