@@ -160,3 +160,21 @@ func dialer() *net.Dialer {
 	d.SetMultipathTCP(false)
 	return d
 }
+
+// tcpClose is TCP_CLOSE of tcp_states.h.
+const tcpClose = 7
+
+// tcpClosed reports whether nothing is left of a connection: it was reset, or
+// both sides have ended it.
+func tcpClosed(c *net.TCPConn) bool {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return true
+	}
+	closed := true
+	_ = raw.Control(func(fd uintptr) {
+		info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
+		closed = err != nil || info.State == tcpClose
+	})
+	return closed
+}

@@ -14,6 +14,16 @@ const relayBuffer = 32 << 10
 type relay struct {
 	client, server *net.TCPConn
 	broken         atomic.Bool // one side has broken its connection off
+
+	clientEnded, serverEnded atomic.Bool // we have ended, or are ending, our half of it
+}
+
+// ended returns the mark for our half of a connection.
+func (r *relay) ended(c *net.TCPConn) *atomic.Bool {
+	if c == r.client {
+		return &r.clientEnded
+	}
+	return &r.serverEnded
 }
 
 // run copies both ways until both have ended.
@@ -38,9 +48,13 @@ func (r *relay) pipe(to, from *net.TCPConn) {
 			r.broken.Store(true) // the other direction ends with what is left to read there
 			return
 		}
+		// A reset reads like an end where the other direction has had the error of it.
+		// Whether it is closed is asked first: our own end is marked before it is made.
+		orderly := err == io.EOF && (!tcpClosed(from) || r.ended(from).Load()) && !r.broken.Load()
 		switch {
 		case err == nil:
-		case err == io.EOF && !r.broken.Load():
+		case orderly:
+			r.ended(to).Store(true)
 			_ = to.CloseWrite()
 			return
 		default:
