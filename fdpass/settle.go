@@ -42,8 +42,13 @@ func (u Unsettled) Quiet() bool { return u == Unsettled{} }
 // count either. open is what was left then, for each of the sockets; all are
 // quiet if Settle returns before. If ctx ends first, err is its error. Another
 // error is that of the kernel's tables, which could not be read; then accept
-// queues are all that was looked at.
+// queues are all that was looked at. In shared mode nothing can be told apart:
+// if no socket is steered, it returns at once.
 func Settle(ctx context.Context, bound []Bound, gen int, limit time.Duration) (open []Unsettled, err error) {
+	steered := onlySteered(bound)
+	if len(steered) == 0 {
+		return make([]Unsettled, len(bound)), nil
+	}
 	end := time.NewTimer(limit)
 	defer end.Stop()
 	next := time.NewTimer(0)
@@ -56,7 +61,7 @@ func Settle(ctx context.Context, bound []Bound, gen int, limit time.Duration) (o
 		case <-next.C:
 		}
 		began := time.Now()
-		if open, err = look(bound, gen, limit); allQuiet(open) {
+		if open, err = look(bound, steered, gen, limit); allQuiet(open) {
 			quiet++
 		} else {
 			quiet = 0
@@ -78,21 +83,21 @@ func Settle(ctx context.Context, bound []Bound, gen int, limit time.Duration) (o
 	}
 }
 
-// look asks each socket once. The error is one of the census; the sockets were
-// asked without it then.
-func look(bound []Bound, gen int, limit time.Duration) ([]Unsettled, error) {
-	open := make([]Unsettled, len(bound))
-	var steered []Bound
+// onlySteered returns those of the sockets that are steered.
+func onlySteered(bound []Bound) (steered []Bound) {
 	for _, b := range bound {
 		if b.Socket.Mode() == Steered {
 			steered = append(steered, b)
 		}
 	}
-	var census *Census
-	var err error
-	if len(steered) > 0 {
-		census, err = TakeCensus(steered)
-	}
+	return steered
+}
+
+// look asks each socket once, with a census of those that are steered. The error
+// is one of the census; the sockets were asked without it then.
+func look(bound, steered []Bound, gen int, limit time.Duration) ([]Unsettled, error) {
+	open := make([]Unsettled, len(bound))
+	census, err := TakeCensus(steered)
 	for i, b := range bound {
 		open[i] = b.Socket.Pending(gen, census, limit)
 	}
