@@ -41,7 +41,7 @@ func (st *steered) seatFor(gen, heirOf int) (*seat, error) {
 		s.gen = gen
 		return s, nil
 	}
-	if len(st.seats) == maxSeats {
+	if len(st.seats) == MaxSeats {
 		if s, err := st.makeRoom(); err != nil {
 			return nil, err
 		} else if s != nil { // not to be had back

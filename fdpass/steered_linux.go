@@ -10,10 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxSeats is how many kernel sockets of one address may be in a group. With
-// two, whichever leaves, the kernel's rule that the last one takes the place of
-// the one that left moves nothing that the program did not mean.
-const maxSeats = 2
+// MaxSeats is how many seats a steered socket has: kernel sockets of one address
+// in a group. With two, whichever leaves, the kernel's rule that the last one
+// takes the place of the one that left moves nothing that the program did not
+// mean.
+const MaxSeats = 2
 
 // steered is a Socket in steered mode: a kernel socket for each generation, all
 // on one address and in one SO_REUSEPORT group, with a program on the group.

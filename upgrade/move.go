@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/zddsupervisor/zddsupervisor/fdpass"
@@ -162,12 +163,7 @@ func (s *Supervisor) note(h *handoff, text string) {
 }
 
 func anySteered(bound []fdpass.Bound) bool {
-	for _, b := range bound {
-		if b.Socket.Mode() == fdpass.Steered {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(bound, func(b fdpass.Bound) bool { return b.Socket.Mode() == fdpass.Steered })
 }
 
 // percent writes a part of 1.

@@ -66,11 +66,10 @@ const lookInterval = 5 * time.Millisecond
 // makeRoom waits, no longer than settling twice may take, until a generation that is being ended was told to stop and has
 // closed the sockets of which another one needs its seat: after that they are taken from it.
 func (s *Supervisor) makeRoom(ctx context.Context, old *generation, bound []fdpass.Bound) {
-	const all = 2 // seats of a steered socket
 	var needed []uint64
 	for _, b := range bound {
 		seats, err := b.Socket.Seats()
-		if err != nil || len(seats) < all {
+		if err != nil || len(seats) < fdpass.MaxSeats {
 			continue
 		}
 		for i, o := range old.bound {
