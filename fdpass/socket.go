@@ -29,8 +29,10 @@ var ErrNotChangeable = errors.New("cannot be changed while the socket is open")
 //
 // All methods may be called from several goroutines at once, but for
 // Reconfigure and Retire, which are for the one that owns the handoff. Dial and
-// Retire block, until their context ends at the latest; the others do not. After
-// Close or Retire all but Addr and Mode return os.ErrClosed, except for Close.
+// Retire block, until their context ends at the latest. Join and Leave may block
+// where a seat is taken away: while connections are on their way to it, and up to
+// a second after the last of them. The others do not. After Close or Retire all
+// but Addr and Mode return os.ErrClosed, except for Close.
 type Socket interface {
 	// Addr returns the address that the kernel says the socket is bound to, as
 	// a spec: "tcp://127.0.0.1:41234" even where the configuration said port 0.
