@@ -2,12 +2,12 @@ package standalone
 
 import (
 	"fmt"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/zddsupervisor/zddsupervisor/internal/control"
+	"github.com/zddsupervisor/zddsupervisor/internal/load"
 	"github.com/zddsupervisor/zddsupervisor/upgrade"
 )
 
@@ -144,26 +144,11 @@ func TestCanaryLeaderCrashes(t *testing.T) {
 // The new version begins to fail its probe in the middle of the canary: nothing fails for clients.
 func TestCanaryProbeFails(t *testing.T) {
 	t.Parallel()
-	health := filepath.Join(t.TempDir(), "health")
-	probed := "[probe]\npath = \"/health\"\ninterval = \"20ms\"\n"
-	s := start(t, tested("v0").with(probed))
-	before := s.settled()
-	client := s.loaded(8)
-	reload := s.reloadTo(tested("v1", "-health-file="+health).with(probed + canary("50%:10m")))
-	s.at(upgrade.Sharing)
-	if err := client.Version(t.Context(), "v1"); err != nil {
-		t.Fatal(err)
-	}
-	setHealth(t, health, "500")
-	reload.mustFail("GET /health", "500", "canary")
-	failed := time.Now()
-	s.only(before)
-	s.allBy("v0")
-	result := client.Stop()
-	if result.Failed() > 0 {
-		t.Errorf("%s", result)
-	}
-	noneSince(t, result, "v1", failed)
+	probeFails(t, upgrade.Sharing, canary("50%:10m"), "500", func(s *supervisor, client *load.Client) {
+		if err := client.Version(t.Context(), "v1"); err != nil {
+			t.Fatal(err)
+		}
+	})
 }
 
 // The live version crashes in the middle of the canary: the new one takes everything, and nothing else is started.

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/zddsupervisor/zddsupervisor/internal/load"
 	"github.com/zddsupervisor/zddsupervisor/upgrade"
 )
 
@@ -37,6 +38,30 @@ func (j journaled) lacks(t *testing.T, path string) {
 			t.Errorf("%s: got %q", filepath.Base(filepath.Dir(string(j))), line)
 		}
 	}
+}
+
+// probeFails hands off to a version whose probe begins to answer with another status at a phase, once it serves as that phase has it:
+// all goes back to the old one, nothing is lost, and the reload says why.
+func probeFails(t *testing.T, phase upgrade.Phase, more, status string, serves func(*supervisor, *load.Client)) {
+	t.Helper()
+	health := filepath.Join(t.TempDir(), "health")
+	probed := "[probe]\npath = \"/health\"\ninterval = \"20ms\"\n"
+	s := start(t, tested("v0").with(probed))
+	before := s.settled()
+	client := s.loaded(8)
+	reload := s.reloadTo(tested("v1", "-health-file="+health).with(probed + more))
+	s.at(phase)
+	serves(s, client)
+	setHealth(t, health, status)
+	reload.mustFail("GET /health", status, phase.String())
+	failed := time.Now()
+	s.only(before)
+	s.allBy("v0")
+	result := client.Stop()
+	if result.Failed() > 0 {
+		t.Errorf("%s", result)
+	}
+	noneSince(t, result, "v1", failed)
 }
 
 // setHealth lets a service whose health is in a file answer with a status from now on.

@@ -1,7 +1,6 @@
 package standalone
 
 import (
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/zddsupervisor/zddsupervisor/internal/control"
+	"github.com/zddsupervisor/zddsupervisor/internal/load"
 	"github.com/zddsupervisor/zddsupervisor/upgrade"
 )
 
@@ -39,24 +39,7 @@ func TestSoakCrashes(t *testing.T) {
 // The new version fails its probe in the soak: everything goes back, and no request fails.
 func TestSoakProbeFails(t *testing.T) {
 	t.Parallel()
-	health := filepath.Join(t.TempDir(), "health")
-	probed := "[probe]\npath = \"/health\"\ninterval = \"20ms\"\n"
-	s := start(t, tested("v0").with(probed))
-	before := s.settled()
-	client := s.loaded(8)
-	reload := s.reloadTo(tested("v1", "-health-file="+health).with(probed + soaking))
-	s.at(upgrade.Soaking)
-	s.allBy("v1")
-	setHealth(t, health, "503")
-	reload.mustFail("GET /health", "503", "soak")
-	failed := time.Now()
-	s.only(before)
-	s.allBy("v0")
-	result := client.Stop()
-	if result.Failed() > 0 {
-		t.Errorf("%s", result)
-	}
-	noneSince(t, result, "v1", failed)
+	probeFails(t, upgrade.Soaking, soaking, "503", func(s *supervisor, _ *load.Client) { s.allBy("v1") })
 }
 
 // The live version of before crashes in the soak: there is nothing to go back to, and so nothing to wait for.
