@@ -1,9 +1,11 @@
 package standalone
 
 import (
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/zddsupervisor/zddsupervisor/internal/control"
@@ -17,28 +19,50 @@ func TestOverlappingDrains(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		flags []string
-		three bool // three generations are there at the same time
+		until string // a flag for how long a version goes on: until it is one of three
 	}{
-		{"goes on accepting", []string{"-go-on=4s"}, true},
-		{"keeps its listener open", []string{"-hold-open=4s"}, true},
-		{"goes on accepting for a moment", []string{"-go-on=300ms"}, false},
-		{"has workers", []string{"-workers=3"}, false},
-		{"has workers that go on", []string{"-workers=2", "-go-on=4s"}, true},
-		{"has workers that outlive it", []string{"-workers=3", "-outlive", "-go-on=500ms"}, false},
+		{"goes on accepting", nil, "-go-on"},
+		{"keeps its listener open", nil, "-hold-open"},
+		{"goes on accepting for a moment", []string{"-go-on=300ms"}, ""},
+		{"has workers", []string{"-workers=3"}, ""},
+		{"has workers that go on", []string{"-workers=2"}, "-go-on"},
+		{"has workers that outlive it", []string{"-workers=3", "-outlive", "-go-on=500ms"}, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			three := false
+			const handoffs = 6
+			dir := t.TempDir()
+			over := func(version string) string { return filepath.Join(dir, version) }
+			three := make(map[int]bool) // the oldest ones of three
 			passage{
-				service:  func(version string) configuration { return tested(version, tc.flags...) },
-				handoffs: 6,
+				service: func(version string) configuration {
+					flags := tc.flags
+					if tc.until != "" {
+						flags = append(slices.Clone(flags), tc.until+"="+over(version))
+					}
+					return tested(version, flags...)
+				},
+				handoffs: handoffs,
 				watch: func(st *control.Status) {
-					three = three || len(st.Generations) >= 3 && live(st) != nil
 					mustBeWhole(t, st)
+					current := live(st)
+					if current == nil || st.Generations[0].Number == current.Number {
+						return
+					}
+					oldest := st.Generations[0]
+					switch {
+					case len(st.Generations) >= 3:
+						three[oldest.Number] = true
+					case current.Number <= handoffs:
+						return // the next one is still to come
+					}
+					if err := os.WriteFile(over(fmt.Sprintf("v%d", oldest.Number-1)), nil, 0o600); err != nil {
+						t.Error(err)
+					}
 				},
 			}.mustBeClean(t)
-			if tc.three && !three {
-				t.Error("three generations were never there at the same time")
+			if tc.until != "" && len(three) < handoffs-1 {
+				t.Errorf("three generations were there at the same time only when these were the oldest ones: %v", three)
 			}
 		})
 	}

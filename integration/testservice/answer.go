@@ -28,11 +28,7 @@ func (h *handler) body(req *http.Request) (status int, body []byte) {
 	query := req.URL.Query()
 	delay, _ := time.ParseDuration(query.Get("sleep"))
 	time.Sleep(h.work + delay)
-	for file := query.Get("wait"); file != ""; time.Sleep(10 * time.Millisecond) {
-		if _, err := os.Stat(file); err == nil {
-			break
-		}
-	}
+	while{file: query.Get("wait")}.wait()
 	status = http.StatusOK
 	if wanted, err := strconv.Atoi(query.Get("status")); err == nil {
 		from, _ := strconv.ParseInt(cmp.Or(query.Get("from"), "1"), 10, 64)

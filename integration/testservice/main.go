@@ -42,8 +42,8 @@ type options struct {
 	crashSignal int
 	daemonize   bool
 	ignoreTerm  bool
-	goOn        time.Duration
-	holdOpen    time.Duration
+	goOn        while
+	holdOpen    while
 
 	workers int
 	outlive bool
@@ -94,8 +94,8 @@ func parse() options {
 	flag.IntVar(&o.crashSignal, "crash-signal", 11, "by this signal")
 	flag.BoolVar(&o.daemonize, "daemonize", false, "fork twice into a new session, as daemons did")
 	flag.BoolVar(&o.ignoreTerm, "ignore-term", false, "ignore SIGTERM")
-	flag.DurationVar(&o.goOn, "go-on", 0, "when stopped, go on for this long as if nothing had happened")
-	flag.DurationVar(&o.holdOpen, "hold-open", 0, "when stopped, and all is finished, keep the passed sockets open for this long")
+	flag.Var(&o.goOn, "go-on", "when stopped, go on for this `while` as if nothing had happened: a time, or until a file is there")
+	flag.Var(&o.holdOpen, "hold-open", "when stopped, and all is finished, keep the passed sockets open for this `while`")
 	flag.IntVar(&o.workers, "workers", 0, "start this many processes, which serve instead")
 	flag.BoolVar(&o.outlive, "outlive", false, "leave the workers behind when stopped")
 	flag.BoolVar(&o.closeSockets, "close-sockets", false, "close the passed sockets, then get ready")
@@ -169,7 +169,7 @@ func run(o options, given info) error {
 		return err
 	}
 	<-terminated
-	time.Sleep(o.goOn)
+	o.goOn.wait()
 	// All at once, so that none still accepts while another finishes.
 	finished := make(chan struct{})
 	for _, srv := range all {
@@ -181,7 +181,7 @@ func run(o options, given info) error {
 	for range all {
 		<-finished
 	}
-	time.Sleep(o.holdOpen)
+	o.holdOpen.wait()
 	return nil
 }
 

@@ -77,7 +77,7 @@ func newServer(o options, given info, requests *journal, s socket) (server, erro
 	if err != nil {
 		return nil, os.NewSyscallError("getsockopt", err)
 	}
-	if o.holdOpen == 0 {
+	if o.holdOpen == (while{}) {
 		defer s.file.Close() // the listener has a duplicate
 	}
 	if kind == unix.SOCK_DGRAM {
