@@ -22,6 +22,9 @@ const (
 	exitFailed     = 1 // the handoff failed and has changed nothing; or the command could not do its work
 	exitUsage      = 2 // wrong usage or configuration; nothing was touched
 	exitNotRunning = 3 // no supervisor was reached
+
+	exitInconclusive = 4 // the drill could not have shown a loss
+	exitLost         = 5 // the drill saw requests that were lost or masked
 )
 
 // usageError is what the user got wrong: it ends with exitUsage.
@@ -48,7 +51,7 @@ On a reload it starts the new version beside the old one, hands it the sockets, 
 until it says that it is ready, and only then stops the old one. A bad version changes nothing.
 
 Exit status: 0 done; 1 the handoff failed and has changed nothing: the old version still serves;
-2 wrong usage or configuration; 3 no supervisor reached.`,
+2 wrong usage or configuration; 3 no supervisor reached; 4 and 5 see drill.`,
 		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -63,7 +66,7 @@ Exit status: 0 done; 1 the handoff failed and has changed nothing: the old versi
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(
 		runCommand(), reloadCommand(), promoteCommand(), abortCommand(), statusCommand(), unitCommand(), sweepCommand(),
-		demoCommand(), demoServiceCommand(),
+		drillCommand(), demoCommand(), demoServiceCommand(),
 	)
 	if err := knownCommand(root, args); err != nil {
 		return report(err, stderr)
@@ -96,7 +99,10 @@ func report(err error, stderr io.Writer) int {
 	}
 	var failed *upgrade.HandoffError
 	var usage usageError
+	var verdict errVerdict
 	switch {
+	case errors.As(err, &verdict):
+		return verdict.status()
 	case errors.As(err, &failed):
 		return exitFailed
 	case errors.Is(err, control.ErrNotRunning), errors.Is(err, control.ErrRefused):
