@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -58,6 +59,16 @@ func (k Kind) String() string {
 
 // MarshalText is the name.
 func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
+// UnmarshalText is the reverse of MarshalText.
+func (k *Kind) UnmarshalText(text []byte) error {
+	i := slices.Index(kindNames[:], string(text))
+	if i < 0 {
+		return fmt.Errorf("no kind of failure is called %q", text)
+	}
+	*k = Kind(i)
+	return nil
+}
 
 // localError marks a failure of the client itself.
 type localError struct{ err error }

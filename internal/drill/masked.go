@@ -25,7 +25,7 @@ const (
 // tail compares the disturbed tail with the calm one. It returns why the run is masked, or "", and which retries it would not have seen.
 func tail(calm, disturbed []time.Duration, tolerate time.Duration) (masked, blind string) {
 	slices.Sort(calm)
-	usual, p99, worst := quantile(calm, 0.5), quantile(calm, 0.99), quantile(calm, 1)
+	usual, p99 := quantile(calm, 0.5), quantile(calm, 0.99)
 	limit := max(usual+time.Duration(again*float64(usual))+noise, p99+p99/10)
 	// One of them shows when a request's time nearly doubles; where noise is as much as a request's time, it does not.
 	if limit >= 2*usual {
@@ -34,10 +34,10 @@ func tail(calm, disturbed []time.Duration, tolerate time.Duration) (masked, blin
 		return fmt.Sprintf("%d requests in the disturbed time took more than %s, up to %s, where one usually takes %s: sent a second time, or held",
 			n, round(limit), round(quantile(disturbed, 1)), round(usual)), ""
 	}
-	held := max(2*p99, worst) + tolerate
+	held := p99 + tolerate
 	if n := standsOut(calm, disturbed, held); n > 0 {
-		return fmt.Sprintf("%d requests in the disturbed time took more than %s, up to %s, where the slowest in calm time took %s: held, or sent again",
-			n, round(held), round(quantile(disturbed, 1)), round(worst)), ""
+		return fmt.Sprintf("%d requests in the disturbed time took more than %s, up to %s, where 99 of 100 in calm time took no more than %s: held, or sent again",
+			n, round(held), round(quantile(disturbed, 1)), round(p99)), ""
 	}
 	return "", blind
 }

@@ -88,9 +88,15 @@ func (r *run) judge(rep *Report, interrupted string, parts map[bool]map[class]*s
 			say(Masked, "nothing failed, but on %s connections %s", name, masked)
 			return
 		}
-		if unseen != "" {
-			blind = append(blind, unseen)
+		if unseen == "" {
+			continue
 		}
+		// Without the noise it would have shown.
+		if late := r.lateness(); quantile(usual, 0.5) >= 4*noise && late > noise/2 {
+			say(Inconclusive, "nothing failed, but this machine is too busy to tell more (one request in a hundred was sent more than %s late): %s", round(late), unseen)
+			return
+		}
+		blind = append(blind, unseen)
 	}
 	least := r.handoffs[0].Overlapped
 	for _, h := range r.handoffs {
@@ -100,6 +106,15 @@ func (r *run) judge(rep *Report, interrupted string, parts map[bool]map[class]*s
 	if len(blind) > 0 && r.config.Executed == nil {
 		rep.Notes = append(rep.Notes, blind[0]+"; let the service report what it executes (--executed) to be sure")
 	}
+}
+
+// lateness is how late one in a hundred of the requests was sent at the least.
+func (r *run) lateness() time.Duration {
+	late := make([]time.Duration, 0, len(r.load.requests))
+	for i := range r.load.requests {
+		late = append(late, r.load.requests[i].Start-r.load.requests[i].Due)
+	}
+	return quantile(late, 0.99)
 }
 
 // where tells how the failures lie to the handoffs.

@@ -29,7 +29,7 @@ func base() []string { return []string{"systemd", "dbus", "iproute2", "procps", 
 // Trixie is Debian 13 with systemd 257, and with the real services that the tests hand over.
 func Trixie() Recipe {
 	return Recipe{Suite: "trixie", Systemd: 257, Base: base(), Extra: []string{
-		"gunicorn", "uvicorn", "haproxy", "prometheus-node-exporter", "nodejs",
+		"gunicorn", "uvicorn", "haproxy", "prometheus-node-exporter", "nodejs", "nginx", "libserver-starter-perl",
 	}}
 }
 
