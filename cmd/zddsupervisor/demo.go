@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/zddsupervisor/zddsupervisor/internal/control"
-	"github.com/zddsupervisor/zddsupervisor/internal/load"
+	"github.com/zddsupervisor/zddsupervisor/internal/drill"
 	"github.com/zddsupervisor/zddsupervisor/upgrade"
 )
 
@@ -24,9 +24,9 @@ func demoCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "demo",
 		Short: "See it work: a service under load, handed off several times, once to a broken version",
-		Long: `Starts a supervisor with a small built-in service on a free port of 127.0.0.1, lets clients
-send requests to it (each on a new connection, without a retry), hands off to new versions
-meanwhile, one of them broken, and says what became of every request. Takes a few seconds,
+		Long: `Starts a supervisor with a small built-in service on a free port of 127.0.0.1, and drills it: sends
+requests (each on a new connection, without a retry), hands off to new versions meanwhile, one of
+them broken, and says what became of every request. Takes a quarter of a minute,
 needs no privileges, and leaves nothing behind.
 
 Exit status: 0 every request was answered; 1 some were lost, or the demo could not run.`,
@@ -89,44 +89,65 @@ func demo(ctx context.Context, out io.Writer) error {
 		return err
 	}
 
-	fmt.Fprintf(out, "v1 serves on %s. 20 clients send requests, each on a new connection, none of them retries.\n\n", address)
-	clients, err := load.Start(ctx, load.Config{Address: address, Duration: time.Minute})
+	fmt.Fprintf(out, "v1 serves on %s. 200 requests a second, each on a new connection, none of them sent twice.\n\n", address)
+	d := demoDeploys{out: out, supervisor: supervisor, configure: configure}
+	rep, err := drill.Run(ctx, drill.Config{
+		URL: "http://" + address + "/", NewOnly: true, Supervisor: supervisor.client,
+		Reload: d.next, Times: len(demoVersions), Lead: 1500 * time.Millisecond, Gap: 500 * time.Millisecond,
+	})
 	if err != nil {
 		return err
 	}
-	if err := clients.Version(ctx, "v1"); err != nil {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	fmt.Fprintln(out)
+	if err := rep.WriteText(out, false); err != nil {
 		return err
 	}
-	var handoffs []load.Interval
-	for _, v := range []demoVersion{{name: "v2"}, {name: "v3"}, {name: "v4", broken: true}, {name: "v5"}, {name: "v6"}} {
-		if err := configure(v); err != nil {
-			return err
-		}
-		began := time.Now()
-		_, err := supervisor.client.Reload(ctx, 0, func(upgrade.Progress) {})
-		took := round(time.Since(began))
-		var failed *upgrade.HandoffError
-		switch {
-		case errors.As(err, &failed) && v.broken:
-			fmt.Fprintf(out, "  deploy %s   (broken on purpose) failed after %s: %s\n              the old version serves on\n", v.name, took, failed.Record.Reason)
-			continue
-		case err != nil:
-			return err
-		}
-		handoffs = append(handoffs, load.Interval{From: began, To: time.Now()})
-		if err := clients.Version(ctx, v.name); err != nil {
-			return fmt.Errorf("no answer came from %s: %w", v.name, err)
-		}
-		fmt.Fprintf(out, "  deploy %s   live after   %s\n", v.name, took)
-	}
-	result := clients.Stop()
-	fmt.Fprintf(out, "\n%s\n", strings.TrimSpace(result.String()))
-	verdict := result.Judge(handoffs)
-	fmt.Fprintf(out, "%s\n", verdict)
-	if verdict.Verdict != load.Clean {
+	if rep.Verdict != drill.Clean {
 		return errors.New("the demo did not go as it should")
 	}
+	fmt.Fprintln(out, "\nThe same for your own service, however it is deployed: zddsupervisor drill --help")
 	return nil
+}
+
+// demoVersions are what is deployed, one handoff after the other. A broken one is tried first where there is one.
+var demoVersions = [...]struct{ broken, version string }{{"", "v2"}, {"", "v3"}, {"v4", "v5"}, {"", "v6"}}
+
+// demoDeploys makes the demo's deploys.
+type demoDeploys struct {
+	out        io.Writer
+	supervisor *demoSupervisor
+	configure  func(demoVersion) error
+}
+
+// next makes the nth handoff.
+func (d *demoDeploys) next(ctx context.Context, n int) (string, error) {
+	v := demoVersions[n-1]
+	if v.broken != "" {
+		took, err := d.deploy(ctx, demoVersion{name: v.broken, broken: true})
+		var failed *upgrade.HandoffError
+		if !errors.As(err, &failed) {
+			return "", fmt.Errorf("the broken version %s was not refused: %w", v.broken, err)
+		}
+		fmt.Fprintf(d.out, "  deploy %s   (broken on purpose) failed after %s: %s\n              the old version serves on\n", v.broken, took, failed.Record.Reason)
+	}
+	took, err := d.deploy(ctx, demoVersion{name: v.version})
+	if err != nil {
+		return "", err
+	}
+	fmt.Fprintf(d.out, "  deploy %s   live after   %s\n", v.version, took)
+	return "", nil
+}
+
+func (d *demoDeploys) deploy(ctx context.Context, v demoVersion) (took time.Duration, err error) {
+	if err := d.configure(v); err != nil {
+		return 0, err
+	}
+	began := time.Now()
+	_, err = d.supervisor.client.Reload(ctx, 0, func(upgrade.Progress) {})
+	return round(time.Since(began)), err
 }
 
 // demoSupervisor is a supervisor in a process of its own, as in real life.

@@ -17,7 +17,7 @@ func TestDemo(t *testing.T) {
 	if status != 0 {
 		t.Fatalf("exit status %d: %s%s", status, stdout, stderr)
 	}
-	for _, want := range []string{"v2   live", "broken on purpose", "the old version serves on", "v6   live", " 0 failed", "clean: "} {
+	for _, want := range []string{"v2   live", "broken on purpose", "the old version serves on", "v6   live", "answered through 4 handoffs", "clean: "} {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("%q is not in:\n%s", want, stdout)
 		}
