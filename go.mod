@@ -3,6 +3,7 @@ module github.com/zddsupervisor/zddsupervisor
 go 1.24.0
 
 require (
+	github.com/cloudflare/tableflip v1.2.3
 	github.com/coreos/go-systemd/v22 v22.7.0
 	github.com/pelletier/go-toml/v2 v2.4.3
 	github.com/spf13/cobra v1.10.2

@@ -54,6 +54,11 @@ func (p *Programs) Service(ctx context.Context) (path string, err error) {
 	return p.build(ctx, "integration/testservice", false)
 }
 
+// ComparedService is the compareservice.
+func (p *Programs) ComparedService(ctx context.Context) (path string, err error) {
+	return p.build(ctx, "integration/compareservice", false)
+}
+
 // build compiles a package, blocking until it is done. The first call's context counts for all that ask for the same.
 func (p *Programs) build(ctx context.Context, pkg string, race bool) (string, error) {
 	name := filepath.Base(pkg)
