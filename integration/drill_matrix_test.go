@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/zddsupervisor/zddsupervisor/integration/internal/rootfs"
 	"github.com/zddsupervisor/zddsupervisor/internal/drill"
@@ -15,11 +14,8 @@ import (
 // drillRuns is how often each case must come out as said, one run after the other.
 const drillRuns = 3
 
-// A run whose calm time has such a p99 is not judged, but made again, as long as there are runs to spare.
-const (
-	tooNoisy  = 400 * time.Millisecond
-	spareRuns = 4
-)
+// spareRuns is how many runs of a case may come to no verdict because this machine was too busy: it runs other things too.
+const spareRuns = 10
 
 // drillCase is one way to take a copy of a service that works for 300 ms out from behind nginx, and what the drill must say of it.
 type drillCase struct {
@@ -51,7 +47,8 @@ func drillCases() []drillCase {
 		{name: "naive, retried", killSignal: "SIGKILL", retry: true, reload: stopCopy, want: drill.Masked},
 		{name: "graceful, retried", killSignal: "SIGTERM", retry: true, reload: stopCopy, want: drill.Clean},
 		{name: "naive", killSignal: "SIGKILL", reload: stopCopy, want: drill.Lost},
-		{name: "graceful", killSignal: "SIGTERM", reload: stopCopy, want: drill.Lost, few: 5},
+		// The naive one loses all that it has, 30 at this rate.
+		{name: "graceful", killSignal: "SIGTERM", reload: stopCopy, want: drill.Lost, few: 15},
 		{name: "out of rotation first", killSignal: "SIGTERM", reload: outOfRotation, want: drill.Clean},
 		{name: "dead backend", killSignal: "SIGTERM", second: "refuses", reload: changeBackends, want: drill.Lost},
 		{name: "dead backend, retried", killSignal: "SIGTERM", retry: true, second: "refuses", reload: changeBackends, want: drill.Clean},
@@ -81,10 +78,9 @@ func TestDrillMatrix(t *testing.T) {
 			for done := 0; done < drillRuns; {
 				p.start()
 				rep := p.drill()
-				// The service takes the same time for each request: what it takes more in calm time is the machine's noise.
-				if rep.Calm.P99 > tooNoisy && spare > 0 {
+				if rep.Busy && spare > 0 {
 					spare--
-					t.Logf("this machine is too busy, once more: in calm time one in a hundred took %s; %s: %s", rep.Calm.P99, rep.Verdict, rep.Reason)
+					t.Logf("once more, since this machine is late in %.1f %% of the time: %s: %s", 100*rep.StalledShare, rep.Verdict, rep.Reason)
 					continue
 				}
 				p.judge(rep)
@@ -137,6 +133,10 @@ func (p *drillPair) nginx(backends ...int) string {
 	if p.retry {
 		next = "error timeout http_502 http_504"
 	}
+	patience := "10s" // more than any copy takes that answers
+	if p.second == "swallows" {
+		patience = "3s" // a copy on a busy machine may take more than one
+	}
 	return fmt.Sprintf(`worker_processes 1;
 pid /run/nginx-%d.pid;
 error_log /dev/null crit;
@@ -149,12 +149,12 @@ http {
 		listen 127.0.0.1:%d;
 		location / {
 			proxy_pass http://copies;
-			proxy_read_timeout 1s;
+			proxy_read_timeout %s;
 			proxy_next_upstream %s;
 		}
 	}
 }
-`, p.port, &servers, p.port, next)
+`, p.port, &servers, p.port, patience, next)
 }
 
 // start starts everything anew, so that nothing is left of another run.
@@ -187,7 +187,7 @@ func (p *drillPair) drill() *drill.Report {
 
 func (p *drillPair) judge(rep *drill.Report) {
 	p.t.Helper()
-	p.t.Logf("%s: %s", rep.Verdict, rep.Reason)
+	p.t.Logf("%s: %s (late by up to %s, in %.1f %% of the time)", rep.Verdict, rep.Reason, rep.Stalled, 100*rep.StalledShare)
 	if rep.Verdict != p.want || p.few > 0 && rep.All.Failed > p.few {
 		p.t.Errorf("want %s; notes %q, handoffs %+v, calm %+v, disturbed %+v", p.want, rep.Notes, *rep.Handoffs[0], rep.Calm, rep.Disturbed)
 	}

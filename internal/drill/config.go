@@ -123,7 +123,7 @@ func (c *Config) prepare() error {
 	switch {
 	case c.Reload == nil:
 		return errors.New("nothing says how to deploy")
-	case c.Rate < 1 || c.Rate > MaxRate:
+	case !(c.Rate >= 1 && c.Rate <= MaxRate): // nor not a number
 		return fmt.Errorf("a rate of %g is not between 1 and %d requests a second", c.Rate, MaxRate)
 	case c.Times < 1 || c.Times > maxTimes:
 		return fmt.Errorf("%d times is not between 1 and %d", c.Times, maxTimes)
@@ -143,6 +143,8 @@ func (c *Config) prepare() error {
 		switch http.CanonicalHeaderKey(name) {
 		case "Content-Length", "Transfer-Encoding", "Connection", "Expect":
 			return fmt.Errorf("the header %s follows from the rest, and cannot be given", name)
+		case http.CanonicalHeaderKey(c.IDHeader):
+			return fmt.Errorf("the header %s has the request's id, and cannot be given: have the id in another one (--id-header)", name)
 		}
 		for _, text := range append(values, name) {
 			if strings.ContainsAny(text, "\r\n") {

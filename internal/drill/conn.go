@@ -30,6 +30,8 @@ type conn interface {
 	exchange(id string, deadline time.Time) answer
 	// release ends the reservation. It reports whether others may use the connection at the same time.
 	release() (shared bool)
+	// broken tells that a request on it has failed, so that its end is no surprise.
+	broken() bool
 	close()
 }
 
@@ -152,6 +154,9 @@ func (c *http1Conn) reserve() readiness {
 	c.busy = true
 	return reserved
 }
+
+// broken is false: one that is broken is closed when it is released.
+func (c *http1Conn) broken() bool { return false }
 
 func (c *http1Conn) release() bool {
 	c.busy = false

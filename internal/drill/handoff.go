@@ -12,8 +12,8 @@ import (
 // Handoff is one reload of the run. Its times count from the run's beginning.
 type Handoff struct {
 	Number int `json:"number"`
-	// From and To are the time that counts as disturbed: from the reload until the old version was gone, and whatever could
-	// still come of it.
+	// From and To are the time that counts as disturbed: from the reload until the old version was gone, whatever could still
+	// come of it, and what was under way by then was answered.
 	From time.Duration `json:"from_ns"`
 	To   time.Duration `json:"to_ns"`
 	// Took is how long the reload command ran; Output is what it said; Error is why it failed.
@@ -88,7 +88,11 @@ func (r *run) awaitSettled(ctx context.Context, h *Handoff, before int) {
 	for {
 		st, err := r.config.Supervisor.Status(ctx)
 		if err == nil && st.Current == nil && !st.Waiting {
-			if l := st.Last; l != nil && st.Handoffs > before && !l.Restart && l.Outcome == upgrade.OutcomeDone && h.Seen == "" {
+			l := st.Last
+			if l != nil && st.Handoffs > before && !l.Restart && l.Outcome != upgrade.OutcomeDone && h.Error == "" {
+				h.Error = "the supervisor says: " + l.Reason
+			}
+			if l != nil && st.Handoffs > before && !l.Restart && l.Outcome == upgrade.OutcomeDone && h.Seen == "" {
 				h.Seen = seenSupervisor
 				at := l.Began.Sub(r.load.begin)
 				for _, s := range l.Steps {
@@ -153,9 +157,18 @@ func (r *run) lookAtAnswers(requests []Request, end time.Duration) {
 			h.Seen = seenCommand
 		}
 		h.To = min(h.over+grace, next)
+		within := h.To
 		for i := range requests {
-			if q := &requests[i]; q.Kind != Local && q.Start <= h.over && q.End >= h.From {
+			q := &requests[i]
+			if q.Kind == Local || q.End < h.From {
+				continue
+			}
+			if q.Start <= h.over {
 				h.Overlapped++
+			}
+			// What holds some of them holds others until they are answered: a proxy that waits for a dead backend.
+			if q.Start <= within {
+				h.To = max(h.To, min(q.End, next))
 			}
 		}
 	}

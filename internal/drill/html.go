@@ -68,12 +68,12 @@ func (rep *Report) points() []*Request {
 }
 
 // thin leaves at most about n of all, evenly.
-func thin(all []*Request, n int) []*Request {
+func thin[T any](all []T, n int) []T {
 	if len(all) <= n {
 		return all
 	}
 	every := (len(all) + n - 1) / n
-	var left []*Request
+	var left []T
 	for i := 0; i < len(all); i += every {
 		left = append(left, all[i])
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	h2 "golang.org/x/net/http2"
@@ -15,6 +16,7 @@ type http2Conn struct {
 	*dialer
 	stream *stream
 	client *h2.ClientConn
+	failed atomic.Bool // a request
 }
 
 func newHTTP2(d *dialer, s *stream) (*http2Conn, error) {
@@ -43,9 +45,19 @@ func (c *http2Conn) reserve() readiness {
 
 func (c *http2Conn) release() bool { return true }
 
+func (c *http2Conn) broken() bool { return c.failed.Load() }
+
 func (c *http2Conn) close() { c.client.Close() }
 
 func (c *http2Conn) exchange(id string, deadline time.Time) answer {
+	a := c.roundTrip(id, deadline)
+	if a.over {
+		c.failed.Store(true)
+	}
+	return a
+}
+
+func (c *http2Conn) roundTrip(id string, deadline time.Time) answer {
 	req, err := c.request.http(id)
 	if err != nil {
 		return failure(Local, err)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 )
@@ -33,6 +32,7 @@ type load struct {
 	config *Config
 	prefix string // of the ids
 	begin  time.Time
+	pulse  *pulse // while it runs
 	cancel context.CancelFunc
 	all    sync.WaitGroup
 
@@ -71,7 +71,7 @@ func newLoad(ctx context.Context, c *Config) (*load, error) {
 func (l *load) try() error {
 	a := l.exchangeNew(l.prefix+"try", time.Now().Add(l.config.Timeout))
 	if a.kind != OK {
-		return fmt.Errorf("%s does not answer as it should before anything was done: %s (%w); a drill begins with a service that works", l.config.URL, a.kind, a.err)
+		return fmt.Errorf("%s does not answer as it should before anything was done: %s (%w): a drill begins with a service that works", l.config.URL, a.kind, a.err)
 	}
 	return nil
 }
@@ -80,6 +80,7 @@ func (l *load) try() error {
 func (l *load) start(ctx context.Context) {
 	ctx, l.cancel = context.WithCancel(ctx)
 	l.begin = time.Now()
+	l.pulse = startPulse(l.begin)
 	l.all.Add(1)
 	go func() {
 		defer l.all.Done()
@@ -87,10 +88,11 @@ func (l *load) start(ctx context.Context) {
 	}()
 }
 
-// stop blocks until the requests under way are answered or timed out. It may be called again.
+// stop blocks until the requests under way are answered or timed out.
 func (l *load) stop() {
 	l.cancel()
 	l.all.Wait()
+	l.pulse.stop()
 	l.pool.close()
 }
 
@@ -126,6 +128,7 @@ func (l *load) schedule(ctx context.Context) {
 		go func() {
 			defer l.all.Done()
 			q.Start = time.Since(l.begin)
+			l.pulse.note(q.Due, q.Start)
 			id, deadline := fmt.Sprint(l.prefix, i), l.begin.Add(q.Start+l.config.Timeout)
 			var a answer
 			if kept {
@@ -185,7 +188,7 @@ func (l *load) record(q Request, a answer) {
 	defer l.mu.Unlock()
 	l.counts[a.kind]++
 	if a.kind != OK && l.examples[a.kind] == "" && a.err != nil {
-		l.examples[a.kind] = a.err.Error()
+		l.examples[a.kind] = printable(a.err.Error())
 	}
 	if a.who != "" {
 		q.who = l.whoLocked(a.who)
@@ -197,7 +200,14 @@ func (l *load) record(q Request, a answer) {
 // maxWho bounds how many are told apart; a header that differs in each answer names nobody.
 const maxWho = 1000
 
+// maxName bounds a name in bytes; what a pattern finds may be a whole page.
+const maxName = 100
+
 func (l *load) whoLocked(name string) int16 {
+	if len(name) > maxName {
+		name = name[:maxName] + "..."
+	}
+	name = printable(name)
 	if i, ok := l.byWho[name]; ok {
 		return i
 	}
@@ -209,7 +219,7 @@ func (l *load) whoLocked(name string) int16 {
 	}
 	i := int16(len(l.answered))
 	l.byWho[name] = i
-	l.answered = append(l.answered, strings.ToValidUTF8(name, "?"))
+	l.answered = append(l.answered, name)
 	l.last = append(l.last, 0)
 	return i
 }

@@ -15,61 +15,138 @@ const (
 	// noise is what a busy machine adds to any request.
 	noise = 20 * time.Millisecond
 	// chance is how likely the calm time alone may make such a tail.
-	chance = 1e-4
-	// least is how many requests make a tail.
-	least = 4
+	chance = 1e-3
+	// least is how many requests make a tail, and enough is how few must be enough for a run that sees none to say so.
+	least, enough = 4, 15
+	// stallsCost is how much longer a request may take, at most, for a time in which a processor did nothing for it: that time, and
+	// as much again until what has piled up is done.
+	stallsCost = 2
+	// tooStalled is which part of the requests' time this machine may have added before nothing is said of their latencies.
+	tooStalled = 0.1
 	// enoughCalm is how many calm requests it takes to say what is usual.
 	enoughCalm = 100
 )
 
-// tail compares the disturbed tail with the calm one. It returns why the run is masked, or "", and which retries it would not have seen.
-func tail(calm, disturbed []time.Duration, tolerate time.Duration) (masked, blind string) {
-	slices.Sort(calm)
-	usual, p99 := quantile(calm, 0.5), quantile(calm, 0.99)
-	limit := max(usual+time.Duration(again*float64(usual))+noise, p99+p99/10)
-	// One of them shows when a request's time nearly doubles; where noise is as much as a request's time, it does not.
-	if limit >= 2*usual {
-		blind = fmt.Sprintf("a request that is executed twice cannot be told from noise by its latency, at %s for one and %s for the slowest in a hundred", round(usual), round(p99))
-	} else if n := standsOut(calm, disturbed, limit); n > 0 {
-		return fmt.Sprintf("%d requests in the disturbed time took more than %s, up to %s, where one usually takes %s: sent a second time, or held",
-			n, round(limit), round(quantile(disturbed, 1)), round(usual)), ""
-	}
-	held := p99 + tolerate
-	if n := standsOut(calm, disturbed, held); n > 0 {
-		return fmt.Sprintf("%d requests in the disturbed time took more than %s, up to %s, where 99 of 100 in calm time took no more than %s: held, or sent again",
-			n, round(held), round(quantile(disturbed, 1)), round(p99)), ""
-	}
-	return "", blind
+// finding is what a comparison of tails has come to. At most one of them is not "".
+type finding struct {
+	masked string // why the run is masked
+	busy   string // why nothing can be said, since this machine was too busy
+	blind  string // which retries would not have shown
 }
 
-// standsOut returns how many of the disturbed requests took more than limit, if they are too many to be there by chance, else 0.
-func standsOut(calm, disturbed []time.Duration, limit time.Duration) int {
-	above := func(all []time.Duration) (n int) {
-		for _, d := range all {
-			if d > limit {
-				n++
+// served is how long a request was served, from when it was sent, and how much of that this machine may have added.
+type served struct{ took, stalled time.Duration }
+
+func (s served) unstalled() time.Duration { return max(s.took-s.stalled, 0) }
+
+// tail compares the disturbed tail with the calm one.
+func tail(calm, disturbed []served, tolerate time.Duration) finding {
+	seen := newBaseline(calm, func(s served) time.Duration { return s.took })
+	blind := seen.blind(len(disturbed))
+	if seen.again < 2*seen.usual {
+		if n, stalls := seen.above(disturbed, seen.again); n > 0 {
+			text := fmt.Sprintf("%s in the disturbed time took more than %s, up to %s, where one usually takes %s",
+				count(n, "request"), round(seen.again), round(longest(disturbed)), round(seen.usual))
+			if stalls {
+				return finding{busy: text + ", as long as this machine itself was held up"}
 			}
+			return finding{masked: text + ": sent a second time, or held"}
 		}
-		return n
 	}
-	n := above(disturbed)
-	// Half a request more than was seen: that there was none does not say that there can be none.
-	share := (float64(above(calm)) + 0.5) / float64(len(calm)+1)
-	if n < least || atLeast(n, len(disturbed), share) > chance {
-		return 0
+	held := seen.p99 + tolerate
+	if n, stalls := seen.above(disturbed, held); n > 0 {
+		text := fmt.Sprintf("%s in the disturbed time took more than %s, up to %s, where 99 of 100 in calm time took no more than %s",
+			count(n, "request"), round(held), round(longest(disturbed)), round(seen.p99))
+		if stalls {
+			return finding{busy: text + ", as long as this machine itself was held up"}
+		}
+		return finding{masked: text + ": held, or sent again"}
+	}
+	if !blind {
+		return finding{}
+	}
+	text := fmt.Sprintf("a request that is executed twice cannot be told from noise by its latency, at %s for one and %s for the slowest in a hundred", round(seen.usual), round(seen.p99))
+	// Of a slow service it would have shown, without what this machine added.
+	quiet := newBaseline(calm, served.unstalled)
+	if !quiet.blind(len(disturbed)) || seen.usual > 4*noise && seen.stalled > tooStalled {
+		return finding{busy: text}
+	}
+	return finding{blind: text}
+}
+
+func longest(all []served) (d time.Duration) {
+	for _, s := range all {
+		d = max(d, s.took)
+	}
+	return d
+}
+
+// baseline is what is usual in calm time.
+type baseline struct {
+	calm       []time.Duration // sorted
+	usual, p99 time.Duration
+	again      time.Duration // what takes longer was sent again, if there are too many of it
+	stalled    float64       // which part of the requests' time this machine may have added
+}
+
+func newBaseline(calm []served, value func(served) time.Duration) *baseline {
+	b := &baseline{calm: make([]time.Duration, len(calm))}
+	var took, stalled time.Duration
+	for i, s := range calm {
+		b.calm[i] = value(s)
+		took += s.took
+		stalled += s.stalled
+	}
+	b.stalled = float64(stalled) / float64(max(took, 1))
+	slices.Sort(b.calm)
+	b.usual, b.p99 = quantile(b.calm, 0.5), quantile(b.calm, 0.99)
+	b.again = max(b.usual+time.Duration(again*float64(b.usual))+noise, b.p99+b.p99/10)
+	return b
+}
+
+// blind tells that requests which are sent again need not show: fewer than half of them take long enough, or so many others do
+// that a few more say nothing.
+func (b *baseline) blind(disturbed int) bool {
+	return b.again >= b.usual+b.usual/2 || b.needed(disturbed, b.again) > enough
+}
+
+// needed is how many of all must take more than limit for calm time not to have made them by chance.
+func (b *baseline) needed(all int, limit time.Duration) int {
+	i, _ := slices.BinarySearch(b.calm, limit+1)
+	return max(improbable(all, len(b.calm)-i, len(b.calm), chance), least)
+}
+
+// above returns how many of the disturbed requests took more than limit, if they are too many to be there by chance, else 0. It also
+// tells whether they would not be without what this machine may have added to them more than it does in calm time.
+func (b *baseline) above(disturbed []served, limit time.Duration) (n int, stalls bool) {
+	without := 0
+	for _, s := range disturbed {
+		if s.took > limit {
+			n++
+		}
+		// What stalls usually cost is in the calm time's latencies, and in the limit.
+		if s.took-max(s.stalled-time.Duration(b.stalled*float64(s.took)), 0) > limit {
+			without++
+		}
+	}
+	needed := b.needed(len(disturbed), limit)
+	if n < needed {
+		return 0, false
+	}
+	return n, without < needed
+}
+
+// improbable is the least n for which n or more of all are there with no more probability than p, where some of others were: in the
+// upper tail of the beta-binomial distribution. How often it happens is known from the others alone, and no better than they tell;
+// that there was none does not say that there can be none (Jeffreys' prior).
+func improbable(all, some, others int, p float64) int {
+	gamma := func(x float64) float64 { v, _ := math.Lgamma(x); return v }
+	beta := func(a, b float64) float64 { return gamma(a) + gamma(b) - gamma(a+b) }
+	a, b := float64(some)+0.5, float64(others-some)+0.5
+	n := 0
+	for left := 1.0; left > p && n <= all; n++ {
+		x, y := float64(n), float64(all-n)
+		left -= math.Exp(-beta(x+1, y+1) - math.Log(float64(all)+1) + beta(x+a, y+b) - beta(a, b))
 	}
 	return n
-}
-
-// atLeast is how likely n or more of all are there where each is with probability p: the binomial distribution's upper tail.
-func atLeast(n, all int, p float64) float64 {
-	if p >= 1 {
-		return 1
-	}
-	sum := 0.0
-	lgamma := func(x int) float64 { v, _ := math.Lgamma(float64(x + 1)); return v }
-	for k := n; k <= all; k++ {
-		sum += math.Exp(lgamma(all) - lgamma(k) - lgamma(all-k) + float64(k)*math.Log(p) + float64(all-k)*math.Log1p(-p))
-	}
-	return min(sum, 1)
 }

@@ -1,59 +1,83 @@
 package drill
 
 import (
-	"math"
 	"math/rand/v2"
 	"testing"
 	"time"
 )
 
-// latencies makes n of them: work, with a spread of a tenth, and what extra adds.
-func latencies(r *rand.Rand, n int, work time.Duration, extra func(i int) time.Duration) []time.Duration {
-	all := make([]time.Duration, n)
+// latencies makes n of them: work, with a spread of a tenth, and what extra adds. With stalls the machine may have added that.
+func latencies(r *rand.Rand, n int, work time.Duration, extra func(i int) time.Duration, stalls bool) []served {
+	all := make([]served, n)
 	for i := range all {
-		all[i] = work + time.Duration(r.Float64()*float64(work)/10) + time.Duration(r.ExpFloat64()*float64(time.Millisecond)) + extra(i)
+		more := extra(i)
+		all[i].took = work + time.Duration(r.Float64()*float64(work)/10) + time.Duration(r.ExpFloat64()*float64(time.Millisecond)) + more
+		if stalls {
+			all[i].stalled = more + time.Millisecond
+		}
 	}
 	return all
 }
 
-// Requests that are sent again take up to twice their time, and stand out where that can be told from noise.
+// Requests that are sent again take up to twice their time, and stand out where that can be told from noise. What this machine may
+// have added says nothing of them, and a calm time that is full of it leaves nothing to say.
 func TestTail(t *testing.T) {
 	t.Parallel()
-	const tolerate = 500 * time.Millisecond
-	none := func(int) time.Duration { return 0 }
+	const (
+		tolerate = 500 * time.Millisecond
+		long     = 300 * time.Millisecond
+	)
+	type delay struct {
+		every int // 0 for none
+		up    time.Duration
+		// stalls tells that this machine was as late.
+		stalls bool
+	}
 	for name, test := range map[string]struct {
-		work   time.Duration
-		extra  func(r *rand.Rand) func(i int) time.Duration
-		masked bool
-		blind  bool
+		work            time.Duration
+		calm, disturbed delay
+		want            string
 	}{
-		"nothing":                {work: 300 * time.Millisecond, extra: func(*rand.Rand) func(int) time.Duration { return none }},
-		"nothing, fast":          {work: time.Millisecond, extra: func(*rand.Rand) func(int) time.Duration { return none }, blind: true},
-		"a busy machine":         {work: 300 * time.Millisecond, extra: func(r *rand.Rand) func(int) time.Duration { return every(5, r, 60*time.Millisecond) }},
-		"a busy machine, fast":   {work: time.Millisecond, extra: func(r *rand.Rand) func(int) time.Duration { return every(5, r, 100*time.Millisecond) }, blind: true},
-		"twice, one in 20":       {work: 300 * time.Millisecond, extra: func(r *rand.Rand) func(int) time.Duration { return every(20, r, 300*time.Millisecond) }, masked: true},
-		"twice, a second's work": {work: time.Second, extra: func(r *rand.Rand) func(int) time.Duration { return every(20, r, time.Second) }, masked: true},
-		"held for 2 s":           {work: time.Millisecond, extra: func(r *rand.Rand) func(int) time.Duration { return every(10, r, 2*time.Second) }, masked: true},
-		"held for less than is tolerated": {work: time.Millisecond, blind: true,
-			extra: func(r *rand.Rand) func(int) time.Duration { return every(10, r, 400*time.Millisecond) }},
+		"nothing":                            {work: long},
+		"nothing, fast":                      {work: time.Millisecond, want: "blind"},
+		"an uneven service":                  {work: long, disturbed: delay{every: 5, up: 60 * time.Millisecond}},
+		"an uneven service, fast":            {work: time.Millisecond, disturbed: delay{every: 5, up: 100 * time.Millisecond}, want: "blind"},
+		"twice, one in 20":                   {work: long, disturbed: delay{every: 20, up: long}, want: "masked"},
+		"twice, a second's work":             {work: time.Second, disturbed: delay{every: 20, up: time.Second}, want: "masked"},
+		"held for 2 s":                       {work: time.Millisecond, disturbed: delay{every: 10, up: 2 * time.Second}, want: "masked"},
+		"held for less than is tolerated":    {work: time.Millisecond, disturbed: delay{every: 10, up: 400 * time.Millisecond}, want: "blind"},
+		"stalls in the disturbed time":       {work: long, disturbed: delay{every: 20, up: long, stalls: true}, want: "busy"},
+		"stalls in the disturbed time, fast": {work: time.Millisecond, disturbed: delay{every: 10, up: 2 * time.Second, stalls: true}, want: "busy"},
+		"stalls all the time, twice":         {work: long, calm: delay{every: 4, up: long / 4, stalls: true}, disturbed: delay{every: 20, up: long}, want: "masked"},
+		"stalls in calm time":                {work: long, calm: delay{every: 10, up: 2 * long, stalls: true}, want: "busy"},
+		"stalls in calm time, twice":         {work: long, calm: delay{every: 10, up: 2 * long, stalls: true}, disturbed: delay{every: 20, up: long}, want: "busy"},
+		"uneven in calm time":                {work: long, calm: delay{every: 10, up: 2 * long}, want: "blind"},
+		"stalls in calm time, fast":          {work: time.Millisecond, calm: delay{every: 10, up: long, stalls: true}, want: "blind"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for seed := range uint64(50) {
 				r := rand.New(rand.NewPCG(seed, 1))
-				masked, blind := tail(latencies(r, 800, test.work, none), latencies(r, 400, test.work, test.extra(r)), tolerate)
-				if (masked != "") != test.masked || (blind != "") != test.blind {
-					t.Fatalf("seed %d: masked %q, blind %q", seed, masked, blind)
+				of := func(n int, d delay) []served { return latencies(r, n, test.work, every(d.every, r, d.up), d.stalls) }
+				f := tail(of(800, test.calm), of(400, test.disturbed), tolerate)
+				got := ""
+				for name, why := range map[string]string{"masked": f.masked, "busy": f.busy, "blind": f.blind} {
+					if why != "" {
+						got += name
+					}
+				}
+				if got != test.want {
+					t.Fatalf("seed %d: %+v, want %q", seed, f, test.want)
 				}
 			}
 		})
 	}
 }
 
-// every delays each nth request by up to d.
+// every delays each nth request by up to d, and none with 0.
 func every(n int, r *rand.Rand, d time.Duration) func(i int) time.Duration {
 	return func(i int) time.Duration {
-		if i%n != 0 {
+		if n == 0 || i%n != 0 {
 			return 0
 		}
 		return time.Duration(r.Float64() * float64(d))
@@ -63,28 +87,41 @@ func every(n int, r *rand.Rand, d time.Duration) func(i int) time.Duration {
 // Where calm time has such a tail itself, it says nothing.
 func TestTailOfCalmTime(t *testing.T) {
 	t.Parallel()
+	wrong := 0
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 2))
-		uneven := func() []time.Duration {
-			return latencies(r, 600, 300*time.Millisecond, every(20, r, 400*time.Millisecond))
+		uneven := func() []served {
+			return latencies(r, 600, 300*time.Millisecond, every(20, r, 400*time.Millisecond), false)
 		}
-		if masked, _ := tail(uneven(), uneven(), 500*time.Millisecond); masked != "" {
-			t.Errorf("seed %d: %s", seed, masked)
+		if f := tail(uneven(), uneven(), 500*time.Millisecond); f.masked != "" {
+			wrong++
+			t.Logf("seed %d: %s", seed, f.masked)
 		}
+	}
+	if wrong > 1 { // chance is one in a thousand
+		t.Errorf("%d of 200 are masked", wrong)
 	}
 }
 
-func TestAtLeast(t *testing.T) {
+func TestImprobable(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
-		n, all int
-		p      float64
-		want   float64
+		all, some, others int
+		p                 float64
+		want              int
 	}{
-		{1, 1, 0.25, 0.25}, {2, 3, 0.5, 0.5}, {4, 4, 0.1, 1e-4}, {0, 10, 0.3, 1}, {5, 10, 1, 1},
+		// One of one where none of one was: a quarter. Two of two where nothing is known: three eighths.
+		{1, 0, 1, 0.26, 1}, {1, 0, 1, 0.24, 2}, {1, 1, 1, 0.76, 1}, {1, 1, 1, 0.74, 2}, {2, 0, 0, 0.38, 2}, {2, 0, 0, 0.37, 3},
+		// With very many others it is the binomial distribution: two or more of three, a half; four of four, one in ten thousand.
+		{3, 500_000, 1_000_000, 0.501, 2}, {3, 500_000, 1_000_000, 0.499, 3}, {4, 100_000, 1_000_000, 1.01e-4, 4}, {4, 100_000, 1_000_000, 0.99e-4, 5},
+		{0, 1, 10, 0.001, 1},
 	} {
-		if got := atLeast(test.n, test.all, test.p); math.Abs(got-test.want) > 1e-9 {
-			t.Errorf("%d or more of %d at %g: %g, want %g", test.n, test.all, test.p, got, test.want)
+		if got := improbable(test.all, test.some, test.others, test.p); got != test.want {
+			t.Errorf("%+v: %d", test, got)
 		}
+	}
+	// As many as the longest and fastest run has.
+	if got := improbable(2_000_000, 20_000, 2_000_000, chance); got < 20_500 || got > 20_800 { // 3.1 times 199
+		t.Errorf("%d of two million", got)
 	}
 }

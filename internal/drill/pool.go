@@ -11,10 +11,9 @@ type pool struct {
 	dialer *dialer
 	size   int
 
-	mu     sync.Mutex // guards what follows, and which connection is reserved
-	conns  []conn     // in the order of their use
-	ended  int        // connections that the service ended between requests
-	opened int        // connections, all in all
+	mu    sync.Mutex // guards what follows, and which connection is reserved
+	conns []conn     // in the order of their use
+	ended int        // connections that the service ended between requests
 }
 
 // take returns a reserved connection: a kept one in turn, or a new one while there are fewer than the pool's size, or all of
@@ -29,7 +28,6 @@ func (p *pool) take(deadline time.Time) (conn, Kind, error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.opened++
 	p.conns = append(p.conns, c)
 	return c, OK, nil
 }
@@ -46,7 +44,9 @@ func (p *pool) kept() conn {
 			return c
 		case ended:
 			p.conns = slices.Delete(p.conns, i, i+1)
-			p.ended++
+			if !c.broken() {
+				p.ended++
+			}
 			c.close()
 		default:
 			i++

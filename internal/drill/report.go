@@ -18,6 +18,8 @@ type Report struct {
 	Version int     `json:"version"`
 	Verdict Verdict `json:"verdict"`
 	Reason  string  `json:"reason"` // in one sentence
+	// Busy tells that the verdict is Inconclusive for no other reason than that this machine was too busy: another run may have one.
+	Busy bool `json:"busy,omitempty"`
 	// Notes are what else the reader should know.
 	Notes []string `json:"notes,omitempty"`
 
@@ -44,9 +46,15 @@ type Report struct {
 	IdleEnded int `json:"idle_ended"`
 	// Late is how many requests the client sent more than 100 ms after they were due.
 	Late int `json:"late"`
+	// Stalled is how late this machine woke a waiting program, at the worst, and StalledShare the part of the time in which it was
+	// late with one.
+	Stalled      time.Duration `json:"stalled_ns"`
+	StalledShare float64       `json:"stalled_share"`
 	// ExecutedKnown tells that the service reported what it executed, and ExecutedTwice how many ids more than once.
 	ExecutedKnown bool `json:"executed_known"`
 	ExecutedTwice int  `json:"executed_twice"`
+
+	executedUnknown string // why, if it was asked for; else ""
 
 	// Requests are all of them, in the order in which they ended. They are not in the JSON.
 	Requests []Request `json:"-"`
@@ -79,6 +87,7 @@ func (r *run) report(ctx context.Context, began time.Time, interrupted string) *
 	rep := &Report{
 		Version: ReportVersion, URL: r.config.URL, Address: l.dialer.address.String(), Protocol: l.dialer.describe(), Rate: r.config.Rate,
 		Began: began, Took: time.Since(l.begin), Handoffs: r.handoffs, IdleEnded: l.pool.ended, Requests: l.requests,
+		Stalled: l.pulse.worst(), StalledShare: l.pulse.share(),
 	}
 	r.lookAtAnswers(l.requests, rep.Took)
 	rep.Answered = l.answerers()
@@ -91,9 +100,10 @@ func (r *run) report(ctx context.Context, began time.Time, interrupted string) *
 	for i := range l.requests {
 		q := &l.requests[i]
 		in := r.classify(q)
-		all.add(q)
-		classes[in].add(q)
-		parts[q.Kept][in].add(q)
+		stalled := stallsCost * l.pulse.between(q.Start, q.End)
+		all.add(q, stalled)
+		classes[in].add(q, stalled)
+		parts[q.Kept][in].add(q, stalled)
 		if q.Start-q.Due > tooLate {
 			rep.Late++
 		}
@@ -119,13 +129,17 @@ func (r *run) countExecuted(ctx context.Context, rep *Report) {
 	}
 	ids, err := r.config.Executed(ctx)
 	if err != nil {
-		rep.Notes = append(rep.Notes, fmt.Sprintf("what the service executed is not known: %v", err))
+		rep.executedUnknown = err.Error()
 		return
 	}
 	times, others := r.load.executions(ids)
 	if len(times) == 0 {
-		rep.Notes = append(rep.Notes, fmt.Sprintf("the service reported %s, and none of this run: what it executed is not known", count(others, "id")))
+		rep.executedUnknown = fmt.Sprintf("it reported %s of other runs, and none of this one", count(others, "id"))
 		return
+	}
+	if answered := rep.All.Requests - rep.All.Failed; len(times) < answered {
+		rep.Notes = append(rep.Notes, fmt.Sprintf("the service reported the ids of %s, and answered %s: of the others it is not known whether they were executed twice",
+			count(len(times), "request"), number(answered)))
 	}
 	rep.ExecutedKnown = true
 	for _, n := range times {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -332,12 +333,21 @@ func TestInconclusive(t *testing.T) {
 	why := map[string]string{
 		"nothing happens": "the same answered before and after", "nobody can tell": "nothing tells", "the reload fails": "which failed: no",
 		"one of two": "no handoff happened in reload 2", "the limit": "it ran into its limit",
+		"executed, of others": "and none of this one", "executed, an error": "no log",
 	}
 	for name, change := range map[string]func(v *versioned, c *Config){
 		"nothing happens": func(v *versioned, c *Config) { c.Reload = nothing },
 		"nobody can tell": func(v *versioned, c *Config) { c.Reload, c.VersionHeader = nothing, "X-Other" },
 		"the reload fails": func(v *versioned, c *Config) {
 			c.Reload = func(context.Context, int) (string, error) { return "", errors.New("no") }
+		},
+		"executed, of others": func(v *versioned, c *Config) {
+			c.Reload = v.next
+			c.Executed = func(context.Context) ([]string, error) { return []string{"drill-of-yesterday-1"}, nil }
+		},
+		"executed, an error": func(v *versioned, c *Config) {
+			c.Reload = v.next
+			c.Executed = func(context.Context) ([]string, error) { return nil, errors.New("no log") }
 		},
 		"one of two": func(v *versioned, c *Config) {
 			c.Times = 2
@@ -364,7 +374,7 @@ func TestInconclusive(t *testing.T) {
 			c := quick("http://" + l.Addr().String() + "/")
 			change(v, &c)
 			rep := must(t, c)
-			for again := 0; again < 3 && strings.Contains(rep.Reason, "too busy"); again++ {
+			for again := 0; again < 3 && rep.Busy; again++ {
 				rep = must(t, c) // which is true, but not what is asked here
 			}
 			rep.expect(t, Inconclusive)
@@ -416,6 +426,8 @@ func TestRefusals(t *testing.T) {
 		"too fast":      {URL: "http://127.0.0.1:1/", Rate: MaxRate + 1},
 		"too long":      {URL: "http://127.0.0.1:1/", Limit: MaxTime + 1},
 		"no service":    {URL: "http://" + closed.Addr().String()},
+		"no rate":       {URL: "http://127.0.0.1:1/", Rate: math.NaN()},
+		"id given":      {URL: "http://127.0.0.1:1/", Header: http.Header{"X-Request-Id": {"1"}}},
 		"line break":    {URL: "http://127.0.0.1:1/", Header: http.Header{"A": {"b\r\nc: d"}}},
 		"nothing left":  {URL: "http://127.0.0.1:1/", NewOnly: true, KeptOnly: true},
 		"no group":      {URL: "http://127.0.0.1:1/", VersionBody: "v1"},

@@ -21,16 +21,17 @@ type Stats struct {
 type sample struct {
 	failed  int
 	latency []time.Duration // of those that were answered well, from when they were due; sorted by stats
-	served  []time.Duration // the same from when they were sent: what the client itself was late with is not in it
+	served  []served        // the same from when they were sent: what the client itself was late with is not in it
 }
 
-func (s *sample) add(q *Request) {
+// add adds a request, which this machine's being busy may have delayed by stalled.
+func (s *sample) add(q *Request, stalled time.Duration) {
 	if q.Kind != OK {
 		s.failed++
 		return
 	}
 	s.latency = append(s.latency, q.Latency())
-	s.served = append(s.served, q.End-q.Start)
+	s.served = append(s.served, served{q.End - q.Start, stalled})
 }
 
 func (s *sample) stats() Stats {

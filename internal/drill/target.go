@@ -190,7 +190,8 @@ func (c *Config) tlsConfig(host string) (*tls.Config, error) {
 	return conf, nil
 }
 
-// sameSocket tells whether a supervisor's socket, as its status names it, is where this URL leads.
+// sameSocket tells whether a supervisor's socket, as its status names it, is where this URL leads. Of other machines' addresses
+// none is: theirs may have the same port.
 func (t *target) sameSocket(bound string) bool {
 	scheme, rest, ok := strings.Cut(bound, "://")
 	if !ok {
@@ -199,8 +200,16 @@ func (t *target) sameSocket(bound string) bool {
 	if t.address.domain == unix.AF_UNIX {
 		return strings.HasPrefix(scheme, "unix") && rest == t.address.path
 	}
-	_, port, err := net.SplitHostPort(rest)
-	return err == nil && strings.HasPrefix(scheme, "tcp") && port == strconv.Itoa(int(t.address.ip.Port()))
+	host, port, err := net.SplitHostPort(rest)
+	if err != nil || !strings.HasPrefix(scheme, "tcp") || port != strconv.Itoa(int(t.address.ip.Port())) {
+		return false
+	}
+	to := t.address.ip.Addr()
+	ip, err := netip.ParseAddr(host)
+	if host == "" || err == nil && ip.IsUnspecified() {
+		return to.IsLoopback()
+	}
+	return err == nil && ip.Unmap() == to
 }
 
 // ServedBy tells whether the URL leads to one of these sockets, as a supervisor's status names them. The error is of the URL.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // Verdict judges a run.
@@ -46,6 +47,7 @@ func (r *run) judge(rep *Report, interrupted string, parts map[bool]map[class]*s
 	}
 	if rep.Late > rep.All.Requests/10 {
 		say(Inconclusive, "%s of %s requests were sent more than %s late, since this machine is too busy; lower the rate", number(rep.Late), number(rep.All.Requests), tooLate)
+		rep.Busy = true
 		return
 	}
 	if interrupted != "" {
@@ -69,7 +71,7 @@ func (r *run) judge(rep *Report, interrupted string, parts map[bool]map[class]*s
 		}
 		return
 	}
-	var blind []string
+	var blind, busy []string
 	for _, kept := range []bool{false, true} {
 		part, name := parts[kept], "new"
 		if kept {
@@ -83,38 +85,33 @@ func (r *run) judge(rep *Report, interrupted string, parts map[bool]map[class]*s
 			say(Inconclusive, "only %s on %s connections fell into calm time, too few to compare with; raise the rate, --lead or --gap", count(len(usual), "request"), name)
 			return
 		}
-		masked, unseen := tail(usual, tested, r.config.Tolerate)
-		if masked != "" {
-			say(Masked, "nothing failed, but on %s connections %s", name, masked)
+		switch f := tail(usual, tested, r.config.Tolerate); {
+		case f.masked != "":
+			say(Masked, "nothing failed, but on %s connections %s", name, f.masked)
 			return
+		case f.busy != "":
+			busy = append(busy, f.busy)
+		case f.blind != "":
+			blind = append(blind, f.blind)
 		}
-		if unseen == "" {
-			continue
-		}
-		// Without the noise it would have shown.
-		if late := r.lateness(); quantile(usual, 0.5) >= 4*noise && late > noise/2 {
-			say(Inconclusive, "nothing failed, but this machine is too busy to tell more (one request in a hundred was sent more than %s late): %s", round(late), unseen)
-			return
-		}
-		blind = append(blind, unseen)
+	}
+	if len(busy) > 0 {
+		say(Inconclusive, "nothing failed, but this machine is too busy to tell more (a program was woken up to %s late): %s", round(rep.Stalled), busy[0])
+		rep.Busy = true
+		return
+	}
+	if why := rep.executedUnknown; why != "" {
+		say(Inconclusive, "nothing failed, but what the service executed is not known: %s", why)
+		return
 	}
 	least := r.handoffs[0].Overlapped
 	for _, h := range r.handoffs {
 		least = min(least, h.Overlapped)
 	}
 	say(Clean, "%s answered through %s, at least %s under way in each", count(rep.All.Requests, "request"), count(len(r.handoffs), "handoff"), number(least))
-	if len(blind) > 0 && r.config.Executed == nil {
+	if len(blind) > 0 && !rep.ExecutedKnown {
 		rep.Notes = append(rep.Notes, blind[0]+"; let the service report what it executes (--executed) to be sure")
 	}
-}
-
-// lateness is how late one in a hundred of the requests was sent at the least.
-func (r *run) lateness() time.Duration {
-	late := make([]time.Duration, 0, len(r.load.requests))
-	for i := range r.load.requests {
-		late = append(late, r.load.requests[i].Start-r.load.requests[i].Due)
-	}
-	return quantile(late, 0.99)
 }
 
 // where tells how the failures lie to the handoffs.
@@ -143,5 +140,15 @@ func kindList(kinds []KindCount) string {
 
 func lastLine(text string) string {
 	text = strings.TrimSpace(text)
-	return text[strings.LastIndexByte(text, '\n')+1:]
+	return printable(text[strings.LastIndexByte(text, '\n')+1:])
+}
+
+// printable is what somebody else says without what would control a terminal.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, text)
 }
