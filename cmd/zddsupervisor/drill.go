@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/signal"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/zddsupervisor/zddsupervisor/internal/control"
 	"github.com/zddsupervisor/zddsupervisor/internal/drill"
@@ -113,7 +115,7 @@ func (f *drillFlags) run(cmd *cobra.Command) error {
 	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program
-	if err := f.understand(); err != nil {
+	if err := errors.Join(noZeros(cmd), f.understand()); err != nil {
 		return usageError{err}
 	}
 	if err := f.findSupervisor(ctx); err != nil {
@@ -136,6 +138,16 @@ func (f *drillFlags) run(cmd *cobra.Command) error {
 		return errVerdict{rep}
 	}
 	return nil
+}
+
+// noZeros refuses a figure of 0, which stands for the default in the configuration.
+func noZeros(cmd *cobra.Command) (err error) {
+	cmd.Flags().Visit(func(flag *pflag.Flag) {
+		if text := flag.Value.String(); err == nil && (text == "0" || text == "0s") {
+			err = fmt.Errorf("--%s is 0, and must be more; without it, it is %s", flag.Name, flag.DefValue)
+		}
+	})
+	return err
 }
 
 // understand turns flags into the configuration.
@@ -169,6 +181,15 @@ func (f *drillFlags) understand() error {
 	}
 	lines := strings.NewReplacer(`\n`, "\n", `\r`, "\r", `\t`, "\t", `\\`, `\`)
 	f.Send, f.Expect = []byte(lines.Replace(f.send)), []byte(lines.Replace(f.expect))
+	for flag, path := range map[string]string{"html": f.html, "json": strings.TrimPrefix(f.json, "-")} {
+		if path == "" {
+			continue
+		}
+		// Better now than after the run.
+		if info, err := os.Stat(filepath.Dir(path)); err != nil || !info.IsDir() {
+			return fmt.Errorf("--%s %s cannot be written: there is no directory %s", flag, path, filepath.Dir(path))
+		}
+	}
 	if f.executed != "" {
 		executed, err := newExecutedSource(f.executed)
 		if err != nil {
@@ -233,36 +254,36 @@ func (f *drillFlags) findReload() error {
 	return nil
 }
 
-// write writes the report as asked.
+// write writes the report as asked. What cannot be written keeps nothing else from being.
 func (f *drillFlags) write(cmd *cobra.Command, rep *drill.Report) error {
 	out := cmd.OutOrStdout()
+	var errs []error
+	if f.json == "-" {
+		errs = append(errs, rep.WriteJSON(out))
+	} else {
+		_, colors := terminalWidth(out)
+		errs = append(errs, rep.WriteText(out, colors && os.Getenv("NO_COLOR") == ""))
+	}
 	for _, to := range []struct {
 		path  string
-		write func(*os.File) error
-	}{
-		{f.html, func(w *os.File) error { return rep.WriteHTML(w) }},
-		{strings.TrimPrefix(f.json, "-"), func(w *os.File) error { return rep.WriteJSON(w) }},
-	} {
+		write func(io.Writer) error
+	}{{f.html, rep.WriteHTML}, {strings.TrimPrefix(f.json, "-"), rep.WriteJSON}} {
 		if to.path == "" {
 			continue
 		}
-		w, err := os.Create(to.path)
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(to.write(w), w.Close()); err != nil {
-			return err
+		err := writeFile(to.path, to.write)
+		errs = append(errs, err)
+		if err == nil && f.json != "-" {
+			fmt.Fprintf(out, "written: %s\n", to.path)
 		}
 	}
-	if f.json == "-" {
-		return rep.WriteJSON(out)
-	}
-	_, colors := terminalWidth(out)
-	if err := rep.WriteText(out, colors && os.Getenv("NO_COLOR") == ""); err != nil {
+	return errors.Join(errs...)
+}
+
+func writeFile(path string, write func(io.Writer) error) error {
+	w, err := os.Create(path)
+	if err != nil {
 		return err
 	}
-	if f.html != "" {
-		fmt.Fprintf(out, "the picture is in %s\n", f.html)
-	}
-	return nil
+	return errors.Join(write(w), w.Close())
 }

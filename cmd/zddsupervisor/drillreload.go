@@ -22,18 +22,26 @@ const maxReloadOutput = 16 << 10
 // shellReload deploys by a shell command. If ctx ends it is asked to end, and killed if it does not.
 func shellReload(command string) func(ctx context.Context, n int) (string, error) {
 	return func(ctx context.Context, n int) (string, error) {
+		// A service that the command leaves behind holds on to this: a pipe would be waited for, and break under it.
+		out, err := os.CreateTemp("", "zddsupervisor-drill-")
+		if err != nil {
+			return "", fmt.Errorf("keep what the reload command says: %w", err)
+		}
+		defer out.Close()
+		if err := os.Remove(out.Name()); err != nil {
+			return "", fmt.Errorf("keep what the reload command says: %w", err)
+		}
 		c := exec.CommandContext(ctx, "/bin/sh", "-c", command)
 		c.Env = append(os.Environ(), "DRILL_HANDOFF="+strconv.Itoa(n))
 		c.Cancel = func() error { return c.Process.Signal(syscall.SIGTERM) }
 		c.WaitDelay = 5 * time.Second
-		var out tailBuffer
-		c.Stdout, c.Stderr = &out, &out
-		err := c.Run()
-		// What it has started and left in the background may keep its output open; that is no failure.
-		if errors.Is(err, exec.ErrWaitDelay) {
-			err = nil
+		c.Stdout, c.Stderr = out, out
+		err = c.Run()
+		output, readErr := lastOf(out, maxReloadOutput)
+		if readErr != nil {
+			return "", fmt.Errorf("read what the reload command said: %w", readErr)
 		}
-		output := strings.TrimSpace(string(out.b))
+		output = strings.TrimSpace(output)
 		if err != nil && output != "" {
 			err = fmt.Errorf("%w: %s", err, output)
 		}
@@ -41,16 +49,19 @@ func shellReload(command string) func(ctx context.Context, n int) (string, error
 	}
 }
 
-// tailBuffer keeps the end of what is written to it.
-type tailBuffer struct{ b []byte }
-
-func (t *tailBuffer) Write(p []byte) (int, error) {
-	t.b = append(t.b, p...)
-	if over := len(t.b) - maxReloadOutput; over > 0 {
-		t.b = append(t.b[:0], t.b[over:]...)
+// lastOf reads the last n bytes of a file.
+func lastOf(f *os.File, n int64) (string, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return "", err
 	}
-	return len(p), nil
+	from := max(info.Size()-n, 0)
+	text, err := io.ReadAll(io.NewSectionReader(f, from, info.Size()-from))
+	return string(text), err
 }
+
+// executedLimit bounds the wait for the URL that has the ids.
+const executedLimit = 30 * time.Second
 
 // executedSource is where a service reports the ids that it executed.
 type executedSource struct {
@@ -77,6 +88,8 @@ func newExecutedSource(where string) (*executedSource, error) {
 // read returns the lines that may have an id.
 func (s *executedSource) read(ctx context.Context) ([]string, error) {
 	if s.url != "" {
+		ctx, cancel := context.WithTimeout(ctx, executedLimit)
+		defer cancel()
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url, nil)
 		if err != nil {
 			return nil, err

@@ -105,6 +105,8 @@ func TestDrillUsage(t *testing.T) {
 		{[]string{"--url", "http://127.0.0.1:1/", "--reload", "true", "--rate", "100000"}, "100000"},
 		{[]string{"--url", "http://127.0.0.1:1/", "--reload", "true"}, "does not answer"},
 		{[]string{"--url", "http://127.0.0.1:1/", "--reload", "true", "--only", "old"}, "--only"},
+		{[]string{"--url", "http://127.0.0.1:1/", "--reload", "true", "--times", "0"}, "--times"},
+		{[]string{"--url", "http://127.0.0.1:1/", "--reload", "true", "--html", "/nowhere/drill.html"}, "/nowhere"},
 	} {
 		status, _, stderr := command(t, append([]string{"drill"}, test.args...)...)
 		if status != 2 || !strings.Contains(stderr, test.want) || strings.Count(stderr, "\n") != 1 {
