@@ -84,6 +84,25 @@ func every(n int, r *rand.Rand, d time.Duration) func(i int) time.Duration {
 	}
 }
 
+// What this machine adds all the time is in what is usual, and hides nothing.
+func TestTailOfABusyMachine(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(50) {
+		r := rand.New(rand.NewPCG(seed, 3))
+		of := func(n int, d func(i int) time.Duration) []served {
+			all := latencies(r, n, 300*time.Millisecond, d, false)
+			for i := range all {
+				all[i].stalled = all[i].took * 3 / 4
+			}
+			return all
+		}
+		f := tail(of(800, every(0, r, 0)), of(400, every(20, r, 300*time.Millisecond)), 500*time.Millisecond)
+		if f.masked == "" {
+			t.Fatalf("seed %d: %+v", seed, f)
+		}
+	}
+}
+
 // Where calm time has such a tail itself, it says nothing.
 func TestTailOfCalmTime(t *testing.T) {
 	t.Parallel()

@@ -438,8 +438,8 @@ func TestRefusals(t *testing.T) {
 			c.Reload = reload
 			if rep, err := Run(t.Context(), c); err == nil {
 				t.Errorf("no error; %s: %s", rep.Verdict, rep.Reason)
-			} else {
-				t.Log(err)
+			} else if t.Log(err); strings.Contains(err.Error(), "does not answer") != (name == "no service") {
+				t.Error("it is refused for another reason")
 			}
 		})
 	}
