@@ -115,7 +115,7 @@ func (f *drillFlags) run(cmd *cobra.Command) error {
 	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program
-	if err := errors.Join(noZeros(cmd), f.understand()); err != nil {
+	if err := errors.Join(noZeros(cmd), f.understand(ctx)); err != nil {
 		return usageError{err}
 	}
 	if err := f.findSupervisor(ctx); err != nil {
@@ -151,7 +151,7 @@ func noZeros(cmd *cobra.Command) (err error) {
 }
 
 // understand turns flags into the configuration.
-func (f *drillFlags) understand() error {
+func (f *drillFlags) understand(ctx context.Context) error {
 	if f.URL == "" {
 		return errors.New("--url says where to send requests, and is missing; see zddsupervisor drill --help")
 	}
@@ -176,7 +176,7 @@ func (f *drillFlags) understand() error {
 	if path, ok := strings.CutPrefix(f.data, "@"); ok {
 		var err error
 		if f.Body, err = os.ReadFile(path); err != nil {
-			return err
+			return fmt.Errorf("--data: %w", err)
 		}
 	}
 	lines := strings.NewReplacer(`\n`, "\n", `\r`, "\r", `\t`, "\t", `\\`, `\`)
@@ -191,9 +191,9 @@ func (f *drillFlags) understand() error {
 		}
 	}
 	if f.executed != "" {
-		executed, err := newExecutedSource(f.executed)
+		executed, err := newExecutedSource(ctx, f.executed)
 		if err != nil {
-			return err
+			return fmt.Errorf("--executed: %w", err)
 		}
 		f.Executed = executed.read
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"os"
 	"os/exec"
 	"strconv"
@@ -70,10 +69,12 @@ type executedSource struct {
 	from int64 // the log's size before the drill
 }
 
-func newExecutedSource(where string) (*executedSource, error) {
+// newExecutedSource makes sure that it can be asked, as far as that can be known before the run. It may block for executedLimit.
+func newExecutedSource(ctx context.Context, where string) (*executedSource, error) {
 	if strings.HasPrefix(where, "http://") || strings.HasPrefix(where, "https://") {
-		_, err := url.Parse(where)
-		return &executedSource{url: where}, err
+		s := &executedSource{url: where}
+		_, err := s.read(ctx)
+		return s, err
 	}
 	s := &executedSource{path: where}
 	switch info, err := os.Stat(where); {

@@ -130,7 +130,7 @@ func (c *Config) prepare() error {
 	case c.Connections < 1 || c.Connections > maxKept:
 		return fmt.Errorf("%d connections is not between 1 and %d", c.Connections, maxKept)
 	case c.Limit < 0 || c.Limit > MaxTime:
-		return fmt.Errorf("a run of %s is longer than %s", c.Limit, MaxTime)
+		return fmt.Errorf("a limit of %s is not between 0 and %s", c.Limit, MaxTime)
 	case c.Lead < 0 || c.Gap < 0 || c.Settle < 0 || c.Timeout < 0 || c.Tolerate < 0:
 		return errors.New("a time is negative")
 	case c.NewOnly && c.KeptOnly:

@@ -71,9 +71,26 @@ func newLoad(ctx context.Context, c *Config) (*load, error) {
 func (l *load) try() error {
 	a := l.exchangeNew(l.prefix+"try", time.Now().Add(l.config.Timeout))
 	if a.kind != OK {
-		return fmt.Errorf("%s does not answer as it should before anything was done: %s (%w): a drill begins with a service that works", l.config.URL, a.kind, a.err)
+		return fmt.Errorf("%s does not answer as it should, and a drill begins with a service that works: %s (%w)%s", l.config.URL, a.kind, a.err, l.hint(a.kind))
 	}
 	return nil
+}
+
+// hint says what the user may have to change where the first request fails like this.
+func (l *load) hint(k Kind) string {
+	switch {
+	case k == Refused:
+		return "; is it started, and is this its address?"
+	case k == Handshake:
+		return "; does it speak TLS here? --ca trusts a certificate of your own, --insecure any"
+	case k == BadStatus:
+		return "; give a path, --method, --header or --data that it answers with 2xx or 3xx"
+	case l.dialer.protocol == http2 && k != Timeout && k != Local:
+		return "; does it speak HTTP/2 here?"
+	case l.dialer.protocol == http1 && l.dialer.tls == nil && (k == BadAnswer || k == Closed || k == ReadReset):
+		return "; does it speak HTTP/1.1 here, without TLS?"
+	}
+	return ""
 }
 
 // start begins to send, until ctx ends or stop is called.

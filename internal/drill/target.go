@@ -65,6 +65,10 @@ type target struct {
 
 // target understands the configuration's URL. A name is resolved here, once: each request goes to the same address.
 func (c *Config) target(ctx context.Context) (*target, error) {
+	wrong := fmt.Errorf("%q begins with neither http://, https://, tcp:// nor unix://", c.URL)
+	if !strings.Contains(c.URL, "://") {
+		return nil, wrong
+	}
 	u, err := url.Parse(c.URL)
 	if err != nil {
 		return nil, fmt.Errorf("the URL is not one: %w", err)
@@ -82,7 +86,7 @@ func (c *Config) target(ctx context.Context) (*target, error) {
 			return nil, fmt.Errorf("%s speaks no HTTP: leave out what belongs to it, or give an http:// URL", c.URL)
 		}
 	default:
-		return nil, fmt.Errorf("%q begins with neither http://, https://, tcp:// nor unix://", c.URL)
+		return nil, wrong
 	}
 	if t.protocol != plain {
 		if len(c.Send) > 0 || len(c.Expect) > 0 {
