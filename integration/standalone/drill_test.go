@@ -15,8 +15,19 @@ import (
 	"github.com/zddsupervisor/zddsupervisor/internal/drill"
 )
 
-// drillOf runs the drill command against a supervisor and returns its exit status, its report, and what else it said.
+// drillOf runs the drill command against a supervisor and returns its exit status, its report, and what else it said. It does so again
+// where this machine was too busy for a verdict.
 func drillOf(t *testing.T, s *supervisor, args ...string) (status int, rep *drill.Report, stderr string) {
+	t.Helper()
+	for again := 0; ; again++ {
+		if status, rep, stderr = drillOnce(t, s, args...); !rep.Busy || again == 3 {
+			return status, rep, stderr
+		}
+		t.Logf("once more: %s", rep.Reason)
+	}
+}
+
+func drillOnce(t *testing.T, s *supervisor, args ...string) (status int, rep *drill.Report, stderr string) {
 	t.Helper()
 	status, stdout, stderr := command(t, append([]string{"drill", "--url", "http://" + s.address() + "/", "--json", "-", "--rate", "100", "--lead", "2s", "--gap", "1s"}, args...)...)
 	rep = &drill.Report{}

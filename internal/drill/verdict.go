@@ -51,7 +51,7 @@ func (r *run) judge(rep *Report, interrupted string, parts map[bool]map[class]*s
 		return
 	}
 	if interrupted != "" {
-		say(Inconclusive, "%s after %d of %s", interrupted, len(r.handoffs), count(r.config.Times, "handoff"))
+		say(Inconclusive, "%s; %d of %s had begun", interrupted, len(r.handoffs), count(r.config.Times, "handoff"))
 		return
 	}
 	for _, h := range r.handoffs {
