@@ -47,7 +47,8 @@ When a handoff happened it sees in the status of the supervisor whose socket the
 answers: a version or pid that is new or gone, in the headers X-Version and X-Pid or as --version-body finds it.
 
 Verdicts: clean; lost: requests failed; masked: none failed, but some were sent a second time or held, as a
-retrying proxy does; inconclusive: no handoff happened, or no request was under way in it.
+retrying proxy does; inconclusive: no handoff happened, no request was under way in it, or this machine was
+too busy to tell.
 
   zddsupervisor drill --url http://127.0.0.1:8080/ --reload 'systemctl reload app' --times 5 --html drill.html
 

@@ -1,6 +1,7 @@
 package drill
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -21,6 +22,8 @@ const (
 	// stallsCost is how much longer a request may take, at most, for a time in which a processor did nothing for it: that time, and
 	// as much again until what has piled up is done.
 	stallsCost = 2
+	// quickest is the share of the requests that a retry does not slow.
+	quickest = 0.25
 	// tooStalled is which part of the requests' time this machine may have added before nothing is said of their latencies.
 	tooStalled = 0.1
 	// enoughCalm is how many calm requests it takes to say what is usual.
@@ -34,8 +37,8 @@ type finding struct {
 	blind  string // which retries would not have shown
 }
 
-// served is how long a request was served, from when it was sent, and how much of that this machine may have added.
-type served struct{ took, stalled time.Duration }
+// served is how long a request was served, from when it was sent, how much of that this machine may have added, and when it was over.
+type served struct{ took, stalled, end time.Duration }
 
 func (s served) unstalled() time.Duration { return max(s.took-s.stalled, 0) }
 
@@ -44,21 +47,21 @@ func tail(calm, disturbed []served, tolerate time.Duration) finding {
 	seen := newBaseline(calm, func(s served) time.Duration { return s.took })
 	blind := seen.blind(len(disturbed))
 	if seen.again < 2*seen.usual {
-		if n, stalls := seen.above(disturbed, seen.again); n > 0 {
+		if n, stalls := seen.above(disturbed, seen.again, seen.allSlow(disturbed)); n > 0 {
 			text := fmt.Sprintf("%s in the disturbed time took more than %s, up to %s, where one usually takes %s",
 				count(n, "request"), round(seen.again), round(longest(disturbed)), round(seen.usual))
 			if stalls {
-				return finding{busy: text + ", as long as this machine itself was held up"}
+				return finding{busy: text + ", no longer than what else runs here may have held them up"}
 			}
 			return finding{masked: text + ": sent a second time, or held"}
 		}
 	}
 	held := seen.p99 + tolerate
-	if n, stalls := seen.above(disturbed, held); n > 0 {
+	if n, stalls := seen.above(disturbed, held, func(served) bool { return false }); n > 0 {
 		text := fmt.Sprintf("%s in the disturbed time took more than %s, up to %s, where 99 of 100 in calm time took no more than %s",
 			count(n, "request"), round(held), round(longest(disturbed)), round(seen.p99))
 		if stalls {
-			return finding{busy: text + ", as long as this machine itself was held up"}
+			return finding{busy: text + ", no longer than what else runs here may have held them up"}
 		}
 		return finding{masked: text + ": held, or sent again"}
 	}
@@ -72,6 +75,40 @@ func tail(calm, disturbed []served, tolerate time.Duration) finding {
 		return finding{busy: text}
 	}
 	return finding{blind: text}
+}
+
+// allSlow tells of a request whether even the quickest of those that were answered about then took longer than is usual. What is sent
+// again does not slow the others; where there is more to run than there are processors for, all are slow.
+func (b *baseline) allSlow(disturbed []served) func(served) bool {
+	byEnd := slices.SortedFunc(slices.Values(disturbed), func(a, b served) int { return cmp.Compare(a.end, b.end) })
+	from := func(at time.Duration) int {
+		i, _ := slices.BinarySearchFunc(byEnd, at, func(s served, at time.Duration) int { return cmp.Compare(s.end, at) })
+		return i
+	}
+	// All that one version had may be sent again at once, and is answered together; half a request's time later there are others.
+	part := max(b.usual/6, time.Millisecond)
+	slow := map[time.Duration]bool{} // by the part
+	slowIn := func(n time.Duration) bool {
+		is, ok := slow[n]
+		if !ok {
+			var took []time.Duration
+			for _, other := range byEnd[from((n-3)*part):from((n+4)*part)] {
+				took = append(took, other.took)
+			}
+			is = quantile(took, quickest) > b.usual+noise/2
+			slow[n] = is
+		}
+		return is
+	}
+	return func(s served) bool {
+		n := s.end / part
+		for near := n - 2; near <= n+2; near++ { // at its beginning and its end there are quick ones too
+			if slowIn(near) {
+				return true
+			}
+		}
+		return false
+	}
 }
 
 func longest(all []served) (d time.Duration) {
@@ -117,15 +154,17 @@ func (b *baseline) needed(all int, limit time.Duration) int {
 }
 
 // above returns how many of the disturbed requests took more than limit, if they are too many to be there by chance, else 0. It also
-// tells whether they would not be without what this machine may have added to them more than it does in calm time.
-func (b *baseline) above(disturbed []served, limit time.Duration) (n int, stalls bool) {
+// tells whether they would not be without what this machine may have added to them more than it does in calm time, and without those
+// that are left out.
+func (b *baseline) above(disturbed []served, limit time.Duration, leaveOut func(served) bool) (n int, stalls bool) {
 	without := 0
 	for _, s := range disturbed {
-		if s.took > limit {
-			n++
+		if s.took <= limit {
+			continue
 		}
+		n++
 		// What stalls usually cost is in the calm time's latencies, and in the limit.
-		if s.took-max(s.stalled-time.Duration(b.stalled*float64(s.took)), 0) > limit {
+		if s.took-max(s.stalled-time.Duration(b.stalled*float64(s.took)), 0) > limit && !leaveOut(s) {
 			without++
 		}
 	}

@@ -11,6 +11,7 @@ func latencies(r *rand.Rand, n int, work time.Duration, extra func(i int) time.D
 	all := make([]served, n)
 	for i := range all {
 		more := extra(i)
+		all[i].end = time.Duration(i) * 10 * time.Millisecond
 		all[i].took = work + time.Duration(r.Float64()*float64(work)/10) + time.Duration(r.ExpFloat64()*float64(time.Millisecond)) + more
 		if stalls {
 			all[i].stalled = more + time.Millisecond
@@ -99,6 +100,26 @@ func TestTailOfABusyMachine(t *testing.T) {
 		f := tail(of(800, every(0, r, 0)), of(400, every(20, r, 300*time.Millisecond)), 500*time.Millisecond)
 		if f.masked == "" {
 			t.Fatalf("seed %d: %+v", seed, f)
+		}
+	}
+}
+
+// What makes all slow for a while is no retry, which slows those alone that were lost.
+func TestTailWhereAllAreSlow(t *testing.T) {
+	t.Parallel()
+	for _, all := range []bool{true, false} {
+		for seed := range uint64(50) {
+			r := rand.New(rand.NewPCG(seed, 4))
+			calm := latencies(r, 800, 300*time.Millisecond, every(0, r, 0), false)
+			disturbed := latencies(r, 400, 300*time.Millisecond, func(i int) time.Duration {
+				if i < 200 || i >= 300 || !all && i%2 == 0 {
+					return 0
+				}
+				return 20*time.Millisecond + time.Duration(r.Float64()*float64(300*time.Millisecond))
+			}, false)
+			if f := tail(calm, disturbed, 500*time.Millisecond); (f.busy != "") != all || (f.masked != "") == all {
+				t.Fatalf("all %v, seed %d: %+v", all, seed, f)
+			}
 		}
 	}
 }

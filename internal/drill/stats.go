@@ -31,7 +31,7 @@ func (s *sample) add(q *Request, stalled time.Duration) {
 		return
 	}
 	s.latency = append(s.latency, q.Latency())
-	s.served = append(s.served, served{q.End - q.Start, stalled})
+	s.served = append(s.served, served{q.End - q.Start, stalled, q.End})
 }
 
 func (s *sample) stats() Stats {

@@ -96,7 +96,7 @@ func (r *run) judge(rep *Report, interrupted string, parts map[bool]map[class]*s
 		}
 	}
 	if len(busy) > 0 {
-		say(Inconclusive, "nothing failed, but this machine is too busy to tell more (a program was woken up to %s late): %s; run it again when less else runs here", round(rep.Stalled), busy[0])
+		say(Inconclusive, "nothing failed, but this machine is too busy to tell more: %s; run it again when less else runs here", busy[0])
 		rep.Busy = true
 		return
 	}
