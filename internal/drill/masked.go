@@ -22,8 +22,6 @@ const (
 	// stallsCost is how much longer a request may take, at most, for a time in which a processor did nothing for it: that time, and
 	// as much again until what has piled up is done.
 	stallsCost = 2
-	// quickest is the share of the requests that a retry does not slow.
-	quickest = 0.25
 	// tooStalled is which part of the requests' time this machine may have added before nothing is said of their latencies.
 	tooStalled = 0.1
 	// enoughCalm is how many calm requests it takes to say what is usual.
@@ -77,15 +75,14 @@ func tail(calm, disturbed []served, tolerate time.Duration) finding {
 	return finding{blind: text}
 }
 
-// allSlow tells of a request whether even the quickest of those that were answered about then took longer than is usual. What is sent
-// again does not slow the others; where there is more to run than there are processors for, all are slow.
+// allSlow tells of a request that stands out whether those that do not, and were answered about then, took longer than is usual too.
+// What is sent again does not slow the others; where there is more to run than there are processors for, all are slow.
 func (b *baseline) allSlow(disturbed []served) func(served) bool {
 	byEnd := slices.SortedFunc(slices.Values(disturbed), func(a, b served) int { return cmp.Compare(a.end, b.end) })
 	from := func(at time.Duration) int {
 		i, _ := slices.BinarySearchFunc(byEnd, at, func(s served, at time.Duration) int { return cmp.Compare(s.end, at) })
 		return i
 	}
-	// All that one version had may be sent again at once, and is answered together; half a request's time later there are others.
 	part := max(b.usual/6, time.Millisecond)
 	slow := map[time.Duration]bool{} // by the part
 	slowIn := func(n time.Duration) bool {
@@ -93,16 +90,18 @@ func (b *baseline) allSlow(disturbed []served) func(served) bool {
 		if !ok {
 			var took []time.Duration
 			for _, other := range byEnd[from((n-3)*part):from((n+4)*part)] {
-				took = append(took, other.took)
+				if other.took <= b.again {
+					took = append(took, other.took)
+				}
 			}
-			is = quantile(took, quickest) > b.usual+noise/2
+			is = quantile(took, 0.5) > b.usual+noise
 			slow[n] = is
 		}
 		return is
 	}
 	return func(s served) bool {
 		n := s.end / part
-		for near := n - 2; near <= n+2; near++ { // at its beginning and its end there are quick ones too
+		for near := n - 3; near <= n+3; near++ { // at its beginning and its end there are quick ones too
 			if slowIn(near) {
 				return true
 			}
