@@ -99,15 +99,7 @@ func (b *baseline) allSlow(disturbed []served) func(served) bool {
 		}
 		return is
 	}
-	return func(s served) bool {
-		n := s.end / part
-		for near := n - 3; near <= n+3; near++ { // at its beginning and its end there are quick ones too
-			if slowIn(near) {
-				return true
-			}
-		}
-		return false
-	}
+	return func(s served) bool { return slowIn(s.end / part) }
 }
 
 func longest(all []served) (d time.Duration) {
@@ -171,7 +163,7 @@ func (b *baseline) above(disturbed []served, limit time.Duration, leaveOut func(
 	if n < needed {
 		return 0, false
 	}
-	return n, without < needed
+	return n, without < needed || without < n/2 // at the beginning and the end of such a time others are quick
 }
 
 // improbable is the least n for which n or more of all are there with no more probability than p, where some of others were: in the
