@@ -60,7 +60,7 @@ func serve(t *testing.T, l net.Listener, h http.Handler) {
 
 // quick is a short run.
 func quick(url string) Config {
-	return Config{URL: url, Rate: 100, Lead: 2 * time.Second, Gap: 500 * time.Millisecond, Timeout: 10 * time.Second, Connections: 5}
+	return Config{URL: url, Rate: 100, Lead: 3 * time.Second, Gap: 500 * time.Millisecond, Timeout: 10 * time.Second, Connections: 5}
 }
 
 // must runs a drill that can be run.

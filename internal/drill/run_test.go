@@ -105,7 +105,11 @@ func TestClean(t *testing.T) {
 				}
 				return all, nil
 			}
-			rep := judged(t, c, func() { ids, bodies = map[string]int{}, 0 })
+			rep := judged(t, c, func() {
+				mu.Lock()
+				defer mu.Unlock()
+				ids, bodies = map[string]int{}, 0
+			})
 			rep.expect(t, Clean)
 			if len(ids) != rep.All.Requests+1 || bodies != len(ids) { // and the one before the run
 				t.Errorf("%d ids and %d whole bodies came in of %d requests", len(ids), bodies, rep.All.Requests)
@@ -359,7 +363,7 @@ func TestInconclusive(t *testing.T) {
 			}
 		},
 		"the limit": func(v *versioned, c *Config) {
-			c.Limit = 3 * time.Second
+			c.Limit = 5 * time.Second
 			c.Reload = func(ctx context.Context, n int) (string, error) {
 				<-ctx.Done()
 				return v.next(ctx, n)
