@@ -15,6 +15,9 @@ type Adoption struct {
 	// its Tree.
 	Notify string
 	Cgroup *Cgroup
+
+	// UID is the user that it runs as, for Remains: Adopt asks the kernel.
+	UID uint32
 }
 
 // Adopt takes a running process over. It returns os.ErrProcessDone, wrapped, if
@@ -49,3 +52,18 @@ func Adopt(a Adoption) (*Process, error) {
 	}()
 	return p, nil
 }
+
+// Remains is for a process that has ended unseen: what it has left behind is its
+// Tree. Done is closed from the start. The caller closes the Process.
+func Remains(a Adoption) *Process {
+	p := newProcess(procID{pid: a.Pid, start: a.StartTime}, gonePidfd())
+	p.tree.adopted = true
+	p.tree.notify = a.Notify
+	p.tree.cgroup = a.Cgroup
+	p.tree.uid = a.UID
+	p.ended(Exit{})
+	return p
+}
+
+// UID returns the effective user that the process runs as now.
+func (p *Process) UID() (uint32, error) { return uidOf(p.id.pid) }

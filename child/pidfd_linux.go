@@ -73,6 +73,9 @@ func openMember(id procID) (*pidfd, error) {
 	return p, nil
 }
 
+// gonePidfd holds no process: it has ended.
+func gonePidfd() *pidfd { return &pidfd{} }
+
 // signal sends sig. It returns os.ErrProcessDone if the process was waited for
 // already; one that nobody has waited for takes signals and ignores them.
 func (p *pidfd) signal(sig unix.Signal) error { return p.send(sig, 0) }
@@ -82,6 +85,9 @@ func (p *pidfd) signal(sig unix.Signal) error { return p.send(sig, 0) }
 func (p *pidfd) signalGroup(sig unix.Signal) error { return p.send(sig, signalGroupFlag) }
 
 func (p *pidfd) send(sig unix.Signal, flags int) error {
+	if p.conn == nil {
+		return os.ErrProcessDone
+	}
 	var err error
 	if e := p.conn.Control(func(fd uintptr) {
 		err = unix.PidfdSendSignal(int(fd), sig, nil, flags)
@@ -116,7 +122,11 @@ func (p *pidfd) wait(ctx context.Context) error {
 	return nil
 }
 
-func (p *pidfd) close() { p.file.Close() }
+func (p *pidfd) close() {
+	if p.file != nil {
+		p.file.Close()
+	}
+}
 
 // pollIn says without blocking whether fd is readable.
 func pollIn(fd int) (int, error) {

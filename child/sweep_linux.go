@@ -55,6 +55,16 @@ func Sweep(ctx context.Context) (int, error) {
 	return killed + more, err
 }
 
+// Unit returns the name of the unit of which this process is a control process, such as that of ExecStopPost=, and
+// whether it is one of a user's own manager. The name is "" if there is none.
+func Unit() (name string, user bool, err error) {
+	unit, err := unitCgroup("/proc/self/cgroup", "/proc/self/mountinfo")
+	if unit == "" || err != nil {
+		return "", false, err
+	}
+	return path.Base(unit), strings.Contains(unit, "/user@"), nil
+}
+
 // sweepFlat kills who is in the unit's cgroup itself, where no generation has one of its own.
 func sweepFlat(ctx context.Context, unit string) (int, error) {
 	killed := 0

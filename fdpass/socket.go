@@ -126,6 +126,19 @@ type Socket interface {
 	// socket of systemd's is closed at once, since systemd goes on with it.
 	Retire(ctx context.Context) error
 
+	// Snapshot returns what it takes, besides the descriptors, to Restore the
+	// socket in another process.
+	Snapshot() (Snapshot, error)
+
+	// EachPart calls do for every kernel socket that is the supervisor's own, and
+	// ends with the first error. fd is borrowed for the call, in which no other
+	// method may be called.
+	EachPart(do func(id string, fd *FD) error) error
+
+	// Release closes the supervisor's descriptors, as Close does, and leaves the
+	// socket's file: somebody else has the socket, or will have it.
+	Release() error
+
 	// Close closes the supervisor's descriptors and removes the socket's file
 	// if it is still this socket's. Processes that have inherited the socket
 	// keep it. Closing again does nothing and returns nil.

@@ -24,7 +24,8 @@ type steered struct {
 	forwarder *forwarder
 
 	mu      sync.Mutex
-	spec    Spec // as it is in force
+	spec    Spec // as it is in force, with all that one more socket has to have
+	asked   Spec // as the configuration has it
 	closed  bool
 	seats   []*seat // in the order in which the kernel has them
 	target  int     // the generation that connections go to; 0 while none has a seat
@@ -56,7 +57,7 @@ var reusePort = sockopt{"reuseport", "SO_REUSEPORT", unix.SOL_SOCKET, unix.SO_RE
 // newSteered takes fd, which listens and is the only one of its group.
 func newSteered(s Spec, fd *FD, e endpoint, log *slog.Logger) *steered {
 	return &steered{
-		endpoint: e, log: log, spec: s, forwarder: newForwarder(log.With("socket", s.FDName())),
+		endpoint: e, log: log, spec: s, asked: s, forwarder: newForwarder(log.With("socket", s.FDName())),
 		seats: []*seat{{fd: fd}},
 	}
 }
@@ -146,12 +147,12 @@ func (st *steered) Reconfigure(s Spec) error {
 	if err := st.open(); err != nil {
 		return err
 	}
-	if st.foreign() {
-		st.spec.Name = s.Name
-		return nil // its .socket unit decides
-	}
-	if err := changeable(st.spec, s); err != nil {
+	if err := changeable(st.asked, s); err != nil {
 		return err
+	}
+	if st.foreign() {
+		st.spec.Name, st.asked = s.Name, s
+		return nil // its .socket unit decides
 	}
 	if s.Backlog != st.spec.Backlog {
 		for _, seat := range st.seats {
@@ -164,7 +165,7 @@ func (st *steered) Reconfigure(s Spec) error {
 		}
 		st.endpoint.reportBacklog(s, st.seats[0].fd.Raw(), st.log)
 	}
-	st.spec = s
+	st.spec, st.asked = s, s
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/coreos/go-systemd/v22/daemon"
+	"golang.org/x/sys/unix"
 )
 
 var (
@@ -128,6 +130,11 @@ func (n *Notifier) Notify(fields ...string) error {
 	if err != nil || datagram == "" {
 		return err
 	}
+	return n.write([]byte(datagram), nil)
+}
+
+// write sends one datagram with control messages.
+func (n *Notifier) write(datagram, control []byte) error {
 	// A socket for each message: one that stays connected would be bound to a
 	// manager's socket that is gone once it has been made anew. A connected one
 	// it must be, since only then does poll(2) wait for the receiver's queue.
@@ -139,10 +146,32 @@ func (n *Notifier) Notify(fields ...string) error {
 	if err := conn.SetWriteDeadline(time.Now().Add(n.timeout)); err != nil {
 		return fmt.Errorf("notify the service manager: %w", err)
 	}
-	if _, err := conn.Write([]byte(datagram)); err != nil {
+	if err := sendWith(conn, datagram, control); err != nil {
 		return fmt.Errorf("notify the service manager: %w", err)
 	}
 	return nil
+}
+
+// sendWith sends over a connected socket, which net.UnixConn only does without
+// control messages.
+func sendWith(conn *net.UnixConn, datagram, control []byte) error {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	err = raw.Write(func(fd uintptr) bool {
+		for {
+			failed = unix.Sendmsg(int(fd), datagram, control, nil, unix.MSG_NOSIGNAL)
+			if failed != unix.EINTR {
+				return failed != unix.EAGAIN
+			}
+		}
+	})
+	if err == nil && failed != nil {
+		err = os.NewSyscallError("sendmsg", failed)
+	}
+	return err
 }
 
 // send sends fields and, unless it is empty, status.

@@ -21,7 +21,7 @@ func (s *Supervisor) end(g *generation, role Role, why string) {
 	if g.watchdog != nil {
 		g.watchdog.Stop()
 	}
-	p := g.plan
+	p, told := g.plan, g.wasTold()
 	ctx, limit, kill := withDeadline(context.Background(), p.SettleMax+p.Linger+p.DrainTimeout)
 	unhurried, hurry := context.WithCancel(ctx)
 	g.endLimit, g.kill, g.hurry = limit, kill, hurry
@@ -32,10 +32,12 @@ func (s *Supervisor) end(g *generation, role Role, why string) {
 		defer hurry()
 		s.retire(ctx, g)
 		open := g.open
-		if settle {
+		if settle && !told {
 			open = s.settledAlive(ctx, g)
 		}
-		if role == RoleDraining {
+		if role == RoleDraining && !told {
+		}
+		if role == RoleDraining && !told {
 			s.linger(unhurried, g)
 		}
 		limit.restart(p.DrainTimeout)
@@ -117,14 +119,24 @@ func (s *Supervisor) retire(parent context.Context, g *generation) {
 // drain blocks until no process of a generation is left, and returns how many had to be killed. open is what was still
 // on its way to it.
 func (s *Supervisor) drain(ctx context.Context, g *generation, open []OpenSocket) (killed int) {
-	tree := g.process.Tree()
+	if g.wasTold() { // by the supervisor before this one: a second signal may mean something else to it
+		return s.awaitEnd(ctx, g, open)
+	}
+	// Before it is told: if this supervisor ends in between, the drain limit sees to it.
+	close(g.told)
+	s.ask(context.Background(), s.persist)
 	// A process that is stopped is woken, as systemd does it: it could not act on the signal otherwise.
 	for _, sig := range []unix.Signal{g.plan.DrainSignal, unix.SIGCONT} {
 		if err := g.process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
 			s.log.Warn("cannot signal a generation", "generation", g.number, "signal", unix.SignalName(sig), "cause", err)
 		}
 	}
-	close(g.told)
+	return s.awaitEnd(ctx, g, open)
+}
+
+// awaitEnd blocks until no process is left of a generation that was told to stop, and returns how many had to be killed.
+func (s *Supervisor) awaitEnd(ctx context.Context, g *generation, open []OpenSocket) (killed int) {
+	tree := g.process.Tree()
 	g.forward(open, s.log)
 	select {
 	case <-g.process.Done():
@@ -167,6 +179,7 @@ func (s *Supervisor) gone(g *generation, began time.Time) {
 	if !g.keepSeat {
 		s.leave(departure{g.number, g.bound})
 	}
+	s.persist()
 	s.log.Info("gone", "generation", g.number, "release", g.release, "because", g.why,
 		"took", time.Since(began).Round(time.Millisecond).String())
 }

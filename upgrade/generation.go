@@ -43,6 +43,7 @@ type generation struct {
 	inodes  []uint64       // theirs, in the same order
 	plan    *Plan          // that it was started from
 
+	uid      uint32 // that it runs as
 	process  *child.Process
 	receiver *systemd.Receiver
 	waiter   child.Waiter
@@ -93,7 +94,7 @@ func (g *generation) start(ctx context.Context, o Options, prepared *Prepared, s
 		return fmt.Errorf("prepare the ready signal: %w", err)
 	}
 	if o.Cgroups != nil {
-		if g.cgroup, err = o.Cgroups.New("gen-" + strconv.Itoa(g.number)); err != nil {
+		if g.cgroup, err = o.Cgroups.New(cgroupName(g.number, o.Cgroups)); err != nil {
 			return fmt.Errorf("make the cgroup of generation %d: %w", g.number, err)
 		}
 		cmd.Cgroup = g.cgroup
@@ -115,7 +116,28 @@ func (g *generation) close() error {
 	if g.cgroup != nil {
 		errs = append(errs, g.cgroup.Remove())
 	}
-	return errors.Join(append(errs, g.receiver.Close())...)
+	if g.receiver != nil {
+		errs = append(errs, g.receiver.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// cgroupName is the name of its cgroup, or "".
+func (g *generation) cgroupName() string {
+	if g.cgroup == nil {
+		return ""
+	}
+	return g.cgroup.Name()
+}
+
+// wasTold reports whether its stop signal was sent.
+func (g *generation) wasTold() bool {
+	select {
+	case <-g.told:
+		return true
+	default:
+		return false
+	}
 }
 
 // watch lets the owner know what a generation says and when its main process ends.
@@ -124,7 +146,9 @@ func (s *Supervisor) watch(g *generation) {
 		<-g.process.Done()
 		s.post(func() { s.exited(g) })
 	})
-	s.spawn(func() { s.listen(g) })
+	if g.receiver != nil {
+		s.spawn(func() { s.listen(g) })
+	}
 }
 
 // listen reads what a generation says, until its notify socket is closed. Whoever is not of its tree is not heard.

@@ -2,6 +2,7 @@ package upgrade
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -13,6 +14,8 @@ import (
 // Plan is what a configuration asks for. It is read anew for each handoff, and kept for restarts after a crash: an
 // edited file comes into force when somebody asks for it, not when the service happens to crash.
 type Plan struct {
+	Source json.RawMessage // what Options.Restore makes the same plan of
+
 	Sockets []fdpass.Spec // in the order in which the service gets them
 	Places  []string      // where each of them was asked for, for messages; may be nil
 

@@ -53,6 +53,7 @@ func (s *Supervisor) start(ctx context.Context, h *handoff) work {
 			}
 			g.inodes = append(g.inodes, st.Ino)
 		}
+		s.keeper.add(bound)
 		if err := g.start(ctx, s.opts, prepared, seats); err != nil {
 			return nil, err
 		}
@@ -110,6 +111,7 @@ func (s *Supervisor) makeRoom(ctx context.Context, old *generation, bound []fdpa
 func (s *Supervisor) adopt(h *handoff, g *generation) {
 	h.gen = g
 	s.generations[g.number] = g
+	g.uid, _ = g.process.UID() // one that has ended already has left nothing to look for
 	s.log.Info("started", "generation", g.number, "release", g.release, "pid", g.process.Pid())
 	s.watch(g)
 }

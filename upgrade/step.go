@@ -32,6 +32,7 @@ func (s *Supervisor) runStep() {
 	if run == nil {
 		st.empty, run = true, func() (func(), error) { return nil, nil }
 	}
+	s.persist() // before anything of it happens
 	s.spawn(func() {
 		result, err := run()
 		close(st.done)

@@ -2,6 +2,7 @@ package upgrade
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -47,6 +48,21 @@ type Options struct {
 
 	// RuntimeDirectory is where each generation's notify socket is made.
 	RuntimeDirectory string
+
+	// StatePath is where everything is written down that the next supervisor needs to take the service over if this one
+	// ends without stopping it; "" for nowhere.
+	StatePath string
+	// Saved is what the supervisor before this one has written down; nil for nothing.
+	Saved *Saved
+	// Restore makes a plan of its source. It is needed with Saved.
+	Restore func(source json.RawMessage) (*Plan, error)
+	// Store keeps sockets for the time without a supervisor; nil for nobody.
+	Store Store
+	// Stored are the sockets that the Store has given back, by name. They are borrowed until Run returns.
+	Stored map[string]*fdpass.FD
+	// KeepSockets leaves the sockets with the Store when Run ends, with their files, for the next supervisor.
+	KeepSockets bool
+
 	// FailFast ends Run with ErrFirstStart if the first generation does not get ready, instead of trying again.
 	FailFast bool
 	// SignalHold is how long a handoff that only a signal asked for waits before it reads anything, so that a request
@@ -94,6 +110,11 @@ type Supervisor struct {
 	restarts  backoff
 	leaving   []departure // seats to give up once no step uses the sockets
 	deferred  []func()    // from the inbox, while the owner had to wait for a step
+
+	keeper      keeper
+	boot        string // the kernel's boot id
+	persisted   []byte // what the state file has
+	unpersisted string // why it could not be written last time
 }
 
 // New returns a supervisor that does nothing until Run is called.
@@ -102,7 +123,14 @@ func New(opts Options) *Supervisor {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
+	kept := make(map[string]bool)
+	for id := range opts.Stored {
+		kept[id] = true
+	}
+	warn := func(err error) { log.Warn("the service manager does not keep a socket", "cause", err) }
 	return &Supervisor{
+		keeper:      keeper{store: opts.Store, kept: kept, warn: warn},
+		boot:        bootID(),
 		opts:        opts,
 		log:         log,
 		inbox:       make(chan func(), 16),
@@ -124,8 +152,20 @@ func (s *Supervisor) Run() error {
 	busy := newTicker(extendEvery)
 	defer busy.Stop()
 
-	s.fire(RetryDue)
+	if s.opts.Saved != nil {
+		s.takeOver(s.opts.Saved)
+	}
+	if s.first {
+		s.fire(RetryDue)
+	}
+	s.persist()
 	for s.state.Phase != Stopped {
+		if len(s.deferred) > 0 {
+			f := s.deferred[0]
+			s.deferred = s.deferred[1:]
+			f()
+			continue
+		}
 		select {
 		case f := <-s.inbox:
 			f()
@@ -258,6 +298,7 @@ func (s *Supervisor) fire(e Event) Action {
 			a.do()
 		}
 	}
+	s.persist()
 	return action
 }
 
@@ -301,10 +342,24 @@ func (s *Supervisor) halt(now bool) {
 // exit closes the sockets: nobody is left to use them.
 func (s *Supervisor) exit() {
 	s.restarts.stop()
-	s.closeAll(s.bound)
 	if s.hand != nil {
 		s.closeAll(s.hand.fresh)
+		s.hand = nil
 	}
+	if s.opts.KeepSockets {
+		s.persist()
+		for _, b := range s.bound {
+			if err := b.Socket.Release(); err != nil {
+				s.log.Warn("cannot close a socket", "socket", b.Spec.FDName(), "cause", err)
+			}
+		}
+	} else {
+		s.closeAll(s.bound)
+		if s.opts.StatePath != "" {
+			os.Remove(s.opts.StatePath)
+		}
+	}
+	s.opts.StatePath = "" // what has been written is the last word
 	s.log.Info("stopped")
 }
 

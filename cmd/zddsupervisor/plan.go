@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	"github.com/zddsupervisor/zddsupervisor/child"
@@ -18,7 +19,12 @@ type planner struct {
 
 // plan makes a plan. Everything that may change between two generations is looked up by Prepare.
 func (p planner) plan(cfg *config.Config) *upgrade.Plan {
+	source, err := json.Marshal(cfg)
+	if err != nil {
+		panic("a configuration is plain data: " + err.Error())
+	}
 	return &upgrade.Plan{
+		Source:       source,
 		Sockets:      cfg.Sockets,
 		Places:       cfg.Places,
 		Prepare:      func(generation int) (*upgrade.Prepared, error) { return p.prepare(cfg, generation) },

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -74,7 +75,13 @@ func newSource(path string, flags *config.FlagSet, args []string) *config.Source
 
 // supervise runs a supervisor from its configuration to its end.
 func supervise(source *config.Source, signals *signals, stderr io.Writer) (err error) {
-	cfg, err := source.Load()
+	inherited, err := systemd.Inherited()
+	if err != nil {
+		return fmt.Errorf("take the sockets that systemd passed: %w", err)
+	}
+	defer closeSockets(inherited)
+	sockets, stored := sortInherited(inherited)
+	cfg, broken, err := loadOrRecall(source)
 	if err != nil {
 		return usageError{err}
 	}
@@ -84,17 +91,6 @@ func supervise(source *config.Source, signals *signals, stderr io.Writer) (err e
 	defer out.Close()
 	log := newLogger(out)
 
-	sockets, err := systemd.Inherited()
-	if err != nil {
-		return fmt.Errorf("take the sockets that systemd passed: %w", err)
-	}
-	defer func() {
-		for _, fds := range sockets {
-			for _, fd := range fds {
-				fd.Close()
-			}
-		}
-	}()
 	manager, err := systemd.NewNotifier(os.Getenv("NOTIFY_SOCKET"))
 	if err != nil {
 		return fmt.Errorf("NOTIFY_SOCKET: %w", err)
@@ -107,6 +103,9 @@ func supervise(source *config.Source, signals *signals, stderr io.Writer) (err e
 		if err := makeDirectory(dir); err != nil {
 			return usageError{err}
 		}
+	}
+	if broken != nil {
+		log.Error("the configuration cannot be used; the service goes on as it was started, and a reload will tell the same", "cause", broken)
 	}
 	listener, err := control.Listen(filepath.Join(cfg.RuntimeDirectory, control.SocketName))
 	if err != nil {
@@ -125,6 +124,12 @@ func supervise(source *config.Source, signals *signals, stderr io.Writer) (err e
 	}
 	defer reaper.Close()
 
+	statePath := filepath.Join(cfg.RuntimeDirectory, stateName)
+	saved, err := upgrade.LoadSaved(statePath)
+	if err != nil {
+		log.Error("what the supervisor before this one was doing is not known; the service is started anew", "cause", err)
+	}
+
 	if len(cfg.Sockets) == 0 {
 		log.Warn("no socket is configured (see --listen): nothing can be handed over")
 	}
@@ -142,11 +147,20 @@ func supervise(source *config.Source, signals *signals, stderr io.Writer) (err e
 			}
 			return plans.plan(now), nil
 		},
+		Restore: func(source json.RawMessage) (*upgrade.Plan, error) {
+			was := new(config.Config)
+			if err := json.Unmarshal(source, was); err != nil {
+				return nil, err
+			}
+			return plans.plan(was), nil
+		},
+		Saved: saved, StatePath: statePath, Stored: stored, KeepSockets: systemd.Stores(),
 		Reaper: reaper, Cgroups: cgroups, Systemd: sockets, Manager: manager, Log: log,
 		RuntimeDirectory: cfg.RuntimeDirectory, FailFast: cfg.FailFast, WatchdogEvery: watchdog,
 	}
 	if manager != nil {
 		options.SignalHold = signalHold
+		options.Store = manager
 	}
 	supervisor := upgrade.New(options)
 	server := control.Serve(listener, control.Identity{Name: cfg.Name, PID: os.Getpid(), Program: version()}, supervisor, log)
