@@ -47,9 +47,8 @@ func restore(s Snapshot, find func(Part) *FD, log *slog.Logger) (_ Socket, err e
 	if st.seatOf(st.target) == nil {
 		st.target = seats[len(seats)-1].gen
 	}
-	// The program is still there; a share that was given away is left as it is
-	// until somebody decides.
-	return st, nil
+	// A program is still there, but perhaps a newer one than the snapshot.
+	return st, st.steer()
 }
 
 // restorePart returns a descriptor of a part, that the caller owns, and where it

@@ -46,8 +46,8 @@ var ErrLost = errors.New("no process has it open any more")
 // Restore makes a Socket of its snapshot. find returns a descriptor of a part,
 // which is borrowed, or nil if there is none; it is duplicated. A part that is
 // not to be had, or does not listen any more, has left its group, and is left
-// out. If none is left, the error wraps ErrLost. New connections go where they
-// went; a share that was given away ends with the next Cutover.
+// out. If none is left, the error wraps ErrLost. New connections go where the
+// snapshot says, from its return on; a share that was given away is taken back.
 func Restore(s Snapshot, find func(Part) *FD, log *slog.Logger) (Socket, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)

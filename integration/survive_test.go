@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/zddsupervisor/zddsupervisor/internal/load"
 	"github.com/zddsupervisor/zddsupervisor/upgrade"
 )
@@ -101,7 +103,7 @@ func TestKilledInHandoff(t *testing.T) {
 		result := l.stop()
 		t.Logf("%s", result)
 		if n := result.Failed(); n > 0 {
-			t.Errorf("%d requests failed", n)
+			t.Errorf("%d requests failed, at %v as the journal counts", n, sinceBoot(t, result))
 		}
 		if restarts, _ := strconv.Atoi(s.show(unitName, "NRestarts")); restarts < kills {
 			t.Errorf("systemd has restarted the supervisor %d times", restarts)
@@ -114,4 +116,19 @@ func TestKilledInHandoff(t *testing.T) {
 			t.Errorf("after the stop, there are %+v, %v", left, err)
 		}
 	})
+}
+
+// sinceBoot says when requests failed, in seconds since the machine was started.
+func sinceBoot(t *testing.T, r *load.Result) (at []string) {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		t.Fatal(err)
+	}
+	booted := time.Now().Add(-time.Duration(now.Nano()))
+	for _, q := range r.Requests {
+		if q.Kind != load.OK {
+			at = append(at, fmt.Sprintf("%.3f (since %.3f)", r.Begin.Add(q.End).Sub(booted).Seconds(), r.Begin.Add(q.Start).Sub(booted).Seconds()))
+		}
+	}
+	return at
 }

@@ -36,8 +36,6 @@ func (s *Supervisor) end(g *generation, role Role, why string) {
 			open = s.settledAlive(ctx, g)
 		}
 		if role == RoleDraining && !told {
-		}
-		if role == RoleDraining && !told {
 			s.linger(unhurried, g)
 		}
 		limit.restart(p.DrainTimeout)
