@@ -1,6 +1,7 @@
 package fdpass
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -180,4 +181,14 @@ func RemoveFile(s Snapshot) error {
 	}
 	file := &socketFile{path: s.Spec.Address, id: fileID{s.File.Device, s.File.Inode}}
 	return file.remove()
+}
+
+// Discard takes fd and ends the listening socket behind it for every process that
+// has it: it leaves its group, and what waits in it is reset.
+func Discard(fd *FD) error {
+	err := unix.Shutdown(fd.Raw(), unix.SHUT_RDWR)
+	if err == unix.ENOTCONN { // a datagram socket
+		err = nil
+	}
+	return errors.Join(os.NewSyscallError("shutdown", err), fd.Close())
 }

@@ -133,6 +133,19 @@ func (r *recovery) restoreSockets() {
 		}
 		return nil
 	}
+	used := make(map[string]bool)
+	for _, snapshot := range r.saved.Sockets {
+		for _, p := range snapshot.Parts {
+			used[p.ID] = true
+		}
+	}
+	for id, fd := range s.opts.Stored {
+		if !used[id] { // that of a generation of which nothing was written down: its place in the group is not its own
+			if err := fdpass.Discard(fd); err != nil {
+				s.log.Warn("cannot close a socket that nobody knows of", "cause", err)
+			}
+		}
+	}
 	for _, snapshot := range r.saved.Sockets {
 		socket, err := fdpass.Restore(snapshot, find, s.log)
 		if err != nil {

@@ -58,7 +58,7 @@ type Options struct {
 	Restore func(source json.RawMessage) (*Plan, error)
 	// Store keeps sockets for the time without a supervisor; nil for nobody.
 	Store Store
-	// Stored are the sockets that the Store has given back, by name. They are borrowed until Run returns.
+	// Stored are the sockets that the Store has given back, by name. Run takes them.
 	Stored map[string]*fdpass.FD
 	// KeepSockets leaves the sockets with the Store when Run ends, with their files, for the next supervisor.
 	KeepSockets bool
@@ -154,6 +154,9 @@ func (s *Supervisor) Run() error {
 
 	if s.opts.Saved != nil {
 		s.takeOver(s.opts.Saved)
+	}
+	for _, fd := range s.opts.Stored { // those that are still of use were duplicated
+		fd.Close()
 	}
 	if s.first {
 		s.fire(RetryDue)

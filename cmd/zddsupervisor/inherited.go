@@ -14,12 +14,13 @@ import (
 const stateName = "state.json"
 
 // sortInherited tells the sockets of .socket units from those that the supervisor before this one has left in systemd's
-// store. Both remain inherited's.
+// store, which the caller takes.
 func sortInherited(inherited map[string][]*fdpass.FD) (sockets map[string][]*fdpass.FD, stored map[string]*fdpass.FD) {
 	sockets, stored = make(map[string][]*fdpass.FD), make(map[string]*fdpass.FD)
 	for name, fds := range inherited {
 		if strings.HasPrefix(name, fdpass.IDPrefix) && len(fds) == 1 {
 			stored[name] = fds[0]
+			delete(inherited, name)
 			continue
 		}
 		sockets[name] = fds
