@@ -15,9 +15,9 @@ import (
 const controlLeaf = ".control"
 
 // Sweep kills the processes that a supervisor which is gone has left behind in its unit's cgroup, and returns how many
-// those were. It is for ExecStopPost= of that unit: this process is in the cgroup too, and is spared. Where the
-// supervisor is alive, or this process is in a cgroup that is no unit's, nothing is touched. It blocks until nobody is
-// left or ctx ends.
+// those were. It is for ExecStopPost= of that unit, and for a supervisor that cannot take them over: this process is in
+// the cgroup too, and is spared. Where this process is in a cgroup that is no unit's, nothing is touched. It blocks
+// until nobody is left or ctx ends.
 func Sweep(ctx context.Context) (int, error) {
 	unit, err := unitCgroup("/proc/self/cgroup", "/proc/self/mountinfo")
 	if unit == "" || err != nil {
@@ -27,9 +27,15 @@ func Sweep(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("list the unit's cgroup: %w", err)
 	}
+	own := ""
+	if b, err := os.ReadFile("/proc/self/cgroup"); err == nil {
+		if inner, ok := cgroupOf(b); ok {
+			own = path.Base(inner) // that of a supervisor, which has moved into it
+		}
+	}
 	killed := 0
 	for _, e := range entries {
-		if !e.IsDir() || e.Name() == controlLeaf {
+		if !e.IsDir() || e.Name() == controlLeaf || e.Name() == own {
 			continue
 		}
 		c, err := openCgroup(filepath.Join(unit, e.Name()), "")
@@ -99,7 +105,7 @@ func unitCgroup(cgroupFile, mountinfoFile string) (string, error) {
 	if !ok {
 		return "", nil
 	}
-	if path.Base(inner) == controlLeaf {
+	if path.Base(inner) == controlLeaf || path.Base(inner) == supervisorLeaf {
 		inner = path.Dir(inner)
 	}
 	if !strings.HasSuffix(inner, ".service") {

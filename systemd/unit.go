@@ -88,7 +88,7 @@ func (u Unit) Text() (string, error) {
 	t.comment("A stop ends a reload that waits, for a soak perhaps. That is no failure.")
 	t.set("SuccessExitStatus", "SIGTERM")
 	t.set("ExecStopPost", commandLine([]string{u.Binary, "sweep", "--name", u.Name}))
-	t.comment("The supervisor ends its service by itself; if it dies, ExecStopPost= does.")
+	t.comment("If the supervisor dies, the service goes on and the next one takes it over. What is left at a stop, ExecStopPost= ends.")
 	t.set("KillMode", "process")
 	t.set("OOMPolicy", "continue")
 	t.comment("A control group for each generation, so that none of its processes is missed.")

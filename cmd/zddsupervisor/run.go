@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -128,6 +129,7 @@ func supervise(source *config.Source, signals *signals, stderr io.Writer) (err e
 	saved, err := upgrade.LoadSaved(statePath)
 	if err != nil {
 		log.Error("what the supervisor before this one was doing is not known; the service is started anew", "cause", err)
+		endUnknown(log)
 	}
 
 	if len(cfg.Sockets) == 0 {
@@ -177,6 +179,20 @@ func supervise(source *config.Source, signals *signals, stderr io.Writer) (err e
 // signalHold is how long a handoff that SIGHUP asked for waits for an ExecReload= command to join it. See
 // upgrade.Options.SignalHold: if the command takes longer, there is one handoff more, which does no harm.
 const signalHold = 200 * time.Millisecond
+
+// endUnknown ends what a supervisor has left behind of which nothing is known: it would be in the way of the service
+// for ever.
+func endUnknown(log *slog.Logger) {
+	ctx, cancel := context.WithTimeout(context.Background(), sweepTimeout)
+	defer cancel()
+	killed, err := child.Sweep(ctx)
+	if killed > 0 {
+		log.Warn("killed what the supervisor before this one has left in the unit", "processes", killed)
+	}
+	if err != nil {
+		log.Error("cannot end what the supervisor before this one has left", "cause", err)
+	}
+}
 
 // sameSupervisor refuses a configuration that would need another supervisor.
 func sameSupervisor(was, now *config.Config) error {
