@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -154,12 +155,13 @@ func TestCredentialWithoutPrivileges(t *testing.T) {
 	t.Parallel()
 	r := newReaper(t)
 	self := file(t, "svc", "", 0o755)
-	b, err := os.ReadFile("/proc/self/exe")
+	program, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(self, b, 0o755); err != nil {
-		t.Fatal(err)
+	// Not by this process: one that another test forks just then would have it open for writing, and it could not be executed.
+	if out, err := exec.Command("cp", program, self).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
 	}
 	c := helper("become")
 	c.Path = self

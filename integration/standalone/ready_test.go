@@ -3,6 +3,7 @@ package standalone
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -98,12 +99,9 @@ func TestSurroundings(t *testing.T) {
 		t.Fatal(err)
 	}
 	program := filepath.Join(dir, "service")
-	data, err := os.ReadFile(self)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(program, data, 0o755); err != nil {
-		t.Fatal(err)
+	// Not by this process: one that another test forks just then would have it open for writing, and it could not be executed.
+	if out, err := exec.Command("cp", self, program).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
 	}
 	write("COLOUR=blue\n")
 	c := configuration{mode: "v1", command: []string{program}, more: fmt.Sprintf("user = \"nobody\"\ndirectory = \"/\"\nenvironment-file = [%q]\n", file)}
