@@ -45,11 +45,11 @@ func adoptSteered(s Spec, fd *FD, log *slog.Logger) (_ *steered, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if s, err = likeness(s, own.Raw(), e); err != nil {
+	st := newSteered(s, own, e, log)
+	if st.spec, err = likeness(s, own.Raw(), e); err != nil {
 		_ = own.Close()
 		return nil, err
 	}
-	st := newSteered(s, own, e, log)
 	st.seats[0].foreign = true
 	return st, nil
 }

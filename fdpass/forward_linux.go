@@ -143,15 +143,28 @@ func (f *forwarder) drop(c *net.TCPConn) {
 	delete(f.conns, c)
 }
 
+// wait blocks until the relays that run have ended, or ctx ends, and then closes.
+func (f *forwarder) wait(ctx context.Context) {
+	stop := context.AfterFunc(ctx, f.cut)
+	defer stop()
+	f.relays.Wait()
+	f.cut()
+}
+
 // close cuts the relays that run and waits for them.
 func (f *forwarder) close() {
+	f.cut()
+	f.relays.Wait()
+}
+
+// cut breaks every relay off, and lets no other begin.
+func (f *forwarder) cut() {
 	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.end()
 	for c := range f.conns {
 		c.Close()
 	}
-	f.mu.Unlock()
-	f.relays.Wait()
 }
 
 // dialer returns one that makes plain TCP connections.

@@ -1,6 +1,7 @@
 package fdpass
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -171,7 +172,11 @@ func (sh *shared) Release() error {
 	return sh.Close()
 }
 
-func (st *steered) Release() error { return st.Close() }
+func (sh *shared) Relays(context.Context) {}
+
+func (st *steered) Release() error { return st.closeSeats() }
+
+func (st *steered) Relays(ctx context.Context) { st.forwarder.wait(ctx) }
 
 // RemoveFile removes the file of a unix path that was bound, if it is still that
 // socket's: for when nobody has the socket any more.

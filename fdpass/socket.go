@@ -136,8 +136,13 @@ type Socket interface {
 	EachPart(do func(id string, fd *FD) error) error
 
 	// Release closes the supervisor's descriptors, as Close does, and leaves the
-	// socket's file: somebody else has the socket, or will have it.
+	// socket's file: somebody else has the socket, or will have it. Connections
+	// that are being passed on go on, until Relays.
 	Release() error
+
+	// Relays blocks until no connection is being passed on any more, or ctx ends:
+	// then what is left is cut.
+	Relays(ctx context.Context)
 
 	// Close closes the supervisor's descriptors and removes the socket's file
 	// if it is still this socket's. Processes that have inherited the socket

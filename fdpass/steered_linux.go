@@ -175,9 +175,16 @@ func (st *steered) foreign() bool {
 }
 
 func (st *steered) Close() error {
+	err := st.closeSeats()
+	st.forwarder.close()
+	return err
+}
+
+// closeSeats closes our descriptors. Connections that are being relayed go on.
+func (st *steered) closeSeats() error {
 	st.mu.Lock()
+	defer st.mu.Unlock()
 	if st.closed {
-		st.mu.Unlock()
 		return nil
 	}
 	st.closed = true
@@ -188,8 +195,6 @@ func (st *steered) Close() error {
 	if st.sink != nil {
 		errs = append(errs, st.sink.Close())
 	}
-	st.mu.Unlock()
-	st.forwarder.close()
 	return errors.Join(errs...)
 }
 

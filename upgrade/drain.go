@@ -23,13 +23,13 @@ func (s *Supervisor) end(g *generation, role Role, why string) {
 	}
 	p, told := g.plan, g.wasTold()
 	ctx, limit, kill := withDeadline(context.Background(), p.SettleMax+p.Linger+p.DrainTimeout)
-	unhurried, hurry := context.WithCancel(ctx)
-	g.endLimit, g.kill, g.hurry = limit, kill, hurry
+	waiting, notFurther := context.WithCancel(ctx)
+	unhurried, hurry := context.WithCancel(waiting)
+	g.endLimit, g.kill, g.hurry, g.notFurther = limit, kill, hurry, notFurther
 	settle := g.served && role == RoleFailed // the handoff has not come to it, or it was the other way round
 	began := time.Now()
-	s.spawn(func() {
+	s.attend(func() {
 		defer kill()
-		defer hurry()
 		s.retire(ctx, g)
 		open := g.open
 		if settle && !told {
@@ -38,8 +38,15 @@ func (s *Supervisor) end(g *generation, role Role, why string) {
 		if role == RoleDraining && !told {
 			s.linger(unhurried, g)
 		}
+		if g.wasParted() {
+			return
+		}
 		limit.restart(p.DrainTimeout)
-		if killed := s.drain(ctx, g, open); killed > 0 {
+		killed := s.drain(waiting, g, open)
+		if g.wasParted() { // whether it has ended or not is for the other supervisor to see
+			return
+		}
+		if killed > 0 {
 			s.log.Warn("killed what was left of a generation", "generation", g.number, "processes", killed,
 				"after", time.Since(began).Round(time.Millisecond).String())
 		}
@@ -99,6 +106,9 @@ func (s *Supervisor) linger(parent context.Context, g *generation) {
 		}
 		break
 	}
+	if g.wasParted() {
+		return
+	}
 	s.log.Info("telling the old generation to stop", "generation", g.number, "connections", count(left))
 }
 
@@ -114,8 +124,8 @@ func (s *Supervisor) retire(parent context.Context, g *generation) {
 	}
 }
 
-// drain blocks until no process of a generation is left, and returns how many had to be killed. open is what was still
-// on its way to it.
+// drain blocks until no process of a generation is left, or it is left to another supervisor, and returns how many
+// processes had to be killed. open is what was still on its way to it.
 func (s *Supervisor) drain(ctx context.Context, g *generation, open []OpenSocket) (killed int) {
 	if g.wasTold() { // by the supervisor before this one: a second signal may mean something else to it
 		return s.awaitEnd(ctx, g, open)
@@ -146,6 +156,9 @@ func (s *Supervisor) awaitEnd(ctx context.Context, g *generation, open []OpenSoc
 			return 0
 		}
 	case <-ctx.Done():
+	}
+	if g.wasParted() {
+		return 0
 	}
 	members, err := tree.Members()
 	if err == nil {

@@ -68,6 +68,9 @@ type generation struct {
 	hurry    func()         // ends the wait before its stop signal; set once it is being ended, and may be called again
 	told     chan struct{}  // closed when its stop signal was sent
 	watchdog *time.Timer    // fires when it has not said WATCHDOG=1 in time; nil if it need not
+	parted   chan struct{}  // closed when it is left to another supervisor
+	// notFurther ends the wait for its end, without ending it; set once it is being ended.
+	notFurther func()
 }
 
 // start starts the generation's process. It blocks until the service was executed or could not be; then nothing is
@@ -102,6 +105,43 @@ func (g *generation) start(ctx context.Context, o Options, prepared *Prepared, s
 	g.started = time.Now()
 	g.process, err = o.Reaper.Start(ctx, cmd)
 	return err
+}
+
+// part ends everything that is done for or with the generation, as it is left to another supervisor.
+func (g *generation) part() {
+	if g.watchdog != nil {
+		g.watchdog.Stop()
+	}
+	close(g.parted)
+	if g.notFurther != nil {
+		g.notFurther()
+	}
+	if g.receiver != nil {
+		g.receiver.Close()
+	}
+}
+
+// wasParted reports whether part was called.
+func (g *generation) wasParted() bool {
+	select {
+	case <-g.parted:
+		return true
+	default:
+		return false
+	}
+}
+
+// leave lets go of everything that this supervisor owns of the generation, and touches no process of it.
+func (g *generation) leave() error {
+	var errs []error
+	if g.waiter != nil {
+		errs = append(errs, g.waiter.Close())
+	}
+	errs = append(errs, g.process.Close())
+	if g.cgroup != nil {
+		errs = append(errs, g.cgroup.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // close lets go of everything that the generation owns. No process of it may be left.
@@ -142,12 +182,15 @@ func (g *generation) wasTold() bool {
 
 // watch lets the owner know what a generation says and when its main process ends.
 func (s *Supervisor) watch(g *generation) {
-	s.spawn(func() {
-		<-g.process.Done()
-		s.post(func() { s.exited(g) })
+	s.attend(func() {
+		select {
+		case <-g.process.Done():
+			s.post(func() { s.exited(g) })
+		case <-g.parted:
+		}
 	})
 	if g.receiver != nil {
-		s.spawn(func() { s.listen(g) })
+		s.attend(func() { s.listen(g) })
 	}
 }
 

@@ -20,6 +20,7 @@ const (
 	Cutting                // moving new connections to the new generation
 	Settling               // waiting until the kernel shows the old generation quiet
 	Soaking                // keeping the old generation in reach
+	Replacing              // leaving the service to another supervisor
 	Stopping               // every generation is being ended
 	Stopped                // no generation is left
 	phases                 // how many there are
@@ -27,7 +28,7 @@ const (
 
 var phaseNames = [phases]string{
 	"idle", "hold", "resolve", "check", "open", "start", "ready", "probe", "canary", "cutover", "settle",
-	"soak", "stop", "stopped",
+	"soak", "replace", "stop", "stopped",
 }
 
 // String returns the phase's name as it stands in output and documentation.
@@ -54,12 +55,15 @@ const (
 	LiveExited                // the main process of the live generation has ended by itself
 	RetryDue                  // the back-off has run out
 	AllGone                   // no generation is left and no step runs
+	ReplaceAsked              // another supervisor is there, which is to take the service over
+	Replaced                  // it has
+	NotReplaced               // it could not, and is gone
 	events                    // how many there are
 )
 
 var eventNames = [events]string{
 	"reload asked", "stop asked", "kill asked", "promote asked", "abort asked", "step done", "step failed", "new exited", "live exited",
-	"retry due", "all gone",
+	"retry due", "all gone", "replace asked", "replaced", "not replaced",
 }
 
 // String returns the event's name.
@@ -71,7 +75,7 @@ func (e Event) String() string {
 }
 
 // Action is a set of things to do. The owner performs the members in the order in which they are declared here.
-type Action uint16
+type Action uint32
 
 // The actions.
 const (
@@ -88,12 +92,17 @@ const (
 	Restart                     // begin to start the service again as it was
 	Step                        // run the step that the new phase is named after
 	Exit                        // end the supervisor
+	Part                        // let go of everything, and leave it to the other supervisor
+	Defer                       // keep the event until the other supervisor has taken over, or has failed
+	Resume                      // take everything over again, and then the events that were kept
+	Cede                        // end, and leave everything as it is
 	Illegal                     // this event cannot happen in this state: say so loudly and change nothing
 	None     Action = 0
 )
 
 var actionNames = [...]string{
-	"refuse", "decline", "hasten", "abort", "rollback", "complete", "halt", "kill", "retry", "begin", "restart", "step", "exit", "illegal",
+	"refuse", "decline", "hasten", "abort", "rollback", "complete", "halt", "kill", "retry", "begin", "restart", "step", "exit",
+	"part", "defer", "resume", "cede", "illegal",
 }
 
 // String returns the names of the set's members, joined by "+".
@@ -155,8 +164,10 @@ func next(s State, e Event) (State, Action) {
 		return nextStopped(s, e)
 	case Stopping:
 		return nextStopping(s, e)
+	case Replacing:
+		return nextReplacing(s, e)
 	}
-	// A stop wins over everything, in every phase.
+	// A stop wins over everything, in every phase in which there is something to stop.
 	switch e {
 	case StopAsked:
 		return State{Phase: Stopping}, Halt
@@ -189,8 +200,28 @@ func nextIdle(s State, e Event) (State, Action) {
 		return State{Phase: Resolving}, Restart | Step
 	case PromoteAsked, AbortAsked:
 		return s, Decline
+	case ReplaceAsked:
+		return State{Phase: Replacing, Live: s.Live}, Part
 	case AllGone:
 		return s, None
+	}
+	return s, Illegal // StepDone, StepFailed, NewExited: no step runs and nothing is being started
+}
+
+// nextReplacing answers while another supervisor takes the service over. What is wanted meanwhile is for the one of the two
+// that has it then.
+func nextReplacing(s State, e Event) (State, Action) {
+	switch e {
+	case ReloadAsked, StopAsked, KillAsked:
+		return s, Defer
+	case PromoteAsked, AbortAsked, ReplaceAsked:
+		return s, Decline
+	case LiveExited, RetryDue, AllGone: // whoever has it then sees for itself
+		return s, None
+	case Replaced:
+		return s, Cede
+	case NotReplaced:
+		return State{Phase: Idle, Live: s.Live}, Resume
 	}
 	return s, Illegal // StepDone, StepFailed, NewExited: no step runs and nothing is being started
 }
@@ -201,7 +232,7 @@ func nextHolding(s State, e Event) (State, Action) {
 		return s, Begin
 	case AbortAsked:
 		return nextAbort(s)
-	case PromoteAsked:
+	case PromoteAsked, ReplaceAsked:
 		return s, Decline
 	case StepDone:
 		return State{Phase: Resolving, Live: s.Live}, Step
@@ -237,6 +268,8 @@ func nextStep(s State, e Event) (State, Action) {
 		return State{Phase: s.Phase, Live: s.Live, Again: true}, None
 	case AbortAsked:
 		return nextAbort(s)
+	case ReplaceAsked:
+		return s, Decline
 	case PromoteAsked:
 		if !s.Phase.waits() {
 			return s, Decline
@@ -290,7 +323,7 @@ func nextStopping(s State, e Event) (State, Action) {
 	switch e {
 	case ReloadAsked:
 		return s, Refuse
-	case PromoteAsked, AbortAsked:
+	case PromoteAsked, AbortAsked, ReplaceAsked:
 		return s, Decline
 	case KillAsked:
 		return s, Kill
@@ -308,7 +341,7 @@ func nextStopped(s State, e Event) (State, Action) {
 	switch e {
 	case ReloadAsked:
 		return s, Refuse
-	case PromoteAsked, AbortAsked:
+	case PromoteAsked, AbortAsked, ReplaceAsked:
 		return s, Decline
 	case StopAsked, KillAsked, RetryDue, AllGone:
 		return s, None

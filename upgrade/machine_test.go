@@ -45,6 +45,14 @@ func TestStopWinsInEveryPhase(t *testing.T) {
 		if s.Phase >= Stopping {
 			return
 		}
+		if s.Phase == Replacing { // it is for whoever has the service then
+			for _, e := range []Event{StopAsked, KillAsked} {
+				if to, a := next(s, e); to != s || a != Defer {
+					t.Errorf("%v, %v: leads to %v with %v", s, e, to, a)
+				}
+			}
+			return
+		}
 		if to, a := next(s, StopAsked); to != (State{Phase: Stopping}) || a != Halt {
 			t.Errorf("%v: a stop leads to %v with %v", s, to, a)
 		}
@@ -59,7 +67,7 @@ func TestEveryReloadIsAnswered(t *testing.T) {
 	t.Parallel()
 	everyState(func(s State) {
 		to, a := next(s, ReloadAsked)
-		if a&(Begin|Refuse) == 0 && !to.Again {
+		if a&(Begin|Refuse|Defer) == 0 && !to.Again {
 			t.Errorf("%v: a request would be forgotten: %v with %v", s, to, a)
 		}
 	})
@@ -81,7 +89,7 @@ func TestNothingLiveIsAlwaysOnItsWayBack(t *testing.T) {
 	t.Parallel()
 	everyPair(func(s State, e Event) {
 		to, a := next(s, e)
-		if to.Phase == Idle && !to.Live && s != to && a&Retry == 0 {
+		if to.Phase == Idle && !to.Live && s != to && a&(Retry|Resume) == 0 {
 			t.Errorf("%v, %v: nothing is live and nothing is armed: %v", s, e, a)
 		}
 	})
@@ -144,7 +152,7 @@ func TestIllegalPairs(t *testing.T) {
 			got = append(got, s.String()+", "+e.String())
 		}
 	})
-	const want = 50
+	const want = 148
 	if len(got) != want {
 		t.Errorf("%d illegal pairs, want %d:", len(got), want)
 		for _, g := range got {
@@ -182,6 +190,9 @@ func TestPaths(t *testing.T) {
 		{"a reload cuts the back-off short", State{}, []Event{ReloadAsked}, State{Phase: Holding}, Begin | Step},
 		{"a thousand requests, one more handoff", State{Phase: Warming, Live: true}, []Event{ReloadAsked, ReloadAsked, ReloadAsked, StepFailed},
 			State{Phase: Holding, Live: true}, Rollback | Begin | Step},
+		{"replaced", State{Live: true}, []Event{ReplaceAsked, Replaced}, State{Phase: Replacing, Live: true}, Cede},
+		{"not replaced", State{Live: true}, []Event{ReplaceAsked, StopAsked, NotReplaced}, State{Live: true}, Resume},
+		{"not in a handoff", State{Phase: Warming, Live: true}, []Event{ReplaceAsked}, State{Phase: Warming, Live: true}, Decline},
 		{"stop, then all is gone", State{Phase: Warming, Live: true}, []Event{StopAsked, NewExited, LiveExited, StepFailed, AllGone},
 			State{Phase: Stopped}, Exit},
 	} {

@@ -21,7 +21,7 @@ type Store interface {
 // persist writes down everything that it takes to take the service over, and has every socket kept. It is called after
 // each change that the next supervisor would have to know of. It blocks only as long as writing a small file takes.
 func (s *Supervisor) persist() {
-	if s.opts.StatePath == "" {
+	if s.opts.StatePath == "" || s.parted {
 		return
 	}
 	saved, sockets := s.save()

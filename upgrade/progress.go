@@ -115,7 +115,7 @@ const progressRoom = 64
 func (s *Supervisor) Reload(ctx context.Context, r Request, progress func(Progress)) (*Record, error) {
 	t := &ticket{request: r, steps: make(chan Progress, progressRoom)}
 	if !s.post(func() { s.take(t) }) {
-		return nil, ErrStopping
+		return nil, s.unavailable()
 	}
 	return s.await(ctx, t, progress)
 }
@@ -136,7 +136,7 @@ func (s *Supervisor) await(ctx context.Context, t *ticket, progress func(Progres
 			select {
 			case <-t.steps:
 			default:
-				return nil, ErrStopping
+				return nil, s.unavailable()
 			}
 		case <-ctx.Done():
 			return nil, ctx.Err()
@@ -147,7 +147,7 @@ func (s *Supervisor) await(ctx context.Context, t *ticket, progress func(Progres
 // Ask asks for a handoff like Reload, and does not wait for it.
 func (s *Supervisor) Ask(r Request) error {
 	if !s.post(func() { s.take(&ticket{request: r}) }) {
-		return ErrStopping
+		return s.unavailable()
 	}
 	return nil
 }
@@ -213,7 +213,7 @@ func (s *Supervisor) unasked(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return ErrStopping
+	return s.unavailable()
 }
 
 // take takes a request. One that nobody waits for is not kept beside another like it: however many come, they are few.
@@ -235,11 +235,19 @@ func (s *Supervisor) take(t *ticket) {
 	s.fire(ReloadAsked)
 }
 
-// Stop asks for an orderly end: every generation drains. It does not wait for that; Run returns after it.
-func (s *Supervisor) Stop() { s.post(func() { s.fire(StopAsked) }) }
+// Stop asks for an orderly end: every generation drains. It does not wait for that; Run returns after it. The error is
+// ErrStopping or ErrReplaced: Run is over already.
+func (s *Supervisor) Stop() error { return s.want(StopAsked) }
 
-// Kill asks for an end at once: every process is killed. It does not wait for that; Run returns after it.
-func (s *Supervisor) Kill() { s.post(func() { s.fire(KillAsked) }) }
+// Kill is Stop, but every process is killed at once.
+func (s *Supervisor) Kill() error { return s.want(KillAsked) }
+
+func (s *Supervisor) want(e Event) error {
+	if !s.post(func() { s.fire(e) }) {
+		return s.unavailable()
+	}
+	return nil
+}
 
 // answer ends a ticket's wait.
 func (t *ticket) answer(r *Record, err error) {

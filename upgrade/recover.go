@@ -25,6 +25,13 @@ func (s *Supervisor) takeOver(v *Saved) {
 	r.restoreGenerations()
 	r.restoreSockets()
 	s.bound = r.bound(v.Bound)
+	if s.opts.Adopted != nil {
+		if err := s.opts.Adopted(); err != nil {
+			s.failure, s.over, s.parted = err, true, true
+			return
+		}
+		s.opts.Adopted = nil
+	}
 	if len(v.Generations) == 0 && v.Handoff == nil { // it had stopped: only the sockets are left
 		s.log.Info("found the sockets of the supervisor before", "sockets", len(s.bound))
 		return
@@ -60,7 +67,7 @@ func (r *recovery) restoreGenerations() {
 		g := &generation{
 			number: sg.Number, release: sg.Release, inodes: sg.Inodes, role: sg.Role, uid: sg.UID, status: sg.Status,
 			started: sg.Started, ready: sg.Ready, lived: sg.Lived, why: sg.Why, served: sg.Served, open: sg.Open,
-			notified: make(chan struct{}), told: make(chan struct{}),
+			notified: make(chan struct{}), told: make(chan struct{}), parted: make(chan struct{}),
 		}
 		if g.plan = r.plan(sg.Plan); g.plan == nil {
 			g.plan = r.s.opts.Plan
@@ -76,7 +83,7 @@ func (r *recovery) restoreGenerations() {
 		return
 	}
 	g := &generation{number: r.saved.Number, role: RoleFailed, uid: h.UID, plan: r.s.opts.Plan, started: time.Now(),
-		notified: make(chan struct{}), told: make(chan struct{})}
+		notified: make(chan struct{}), told: make(chan struct{}), parted: make(chan struct{})}
 	close(g.told)
 	const nobody = 1 << 30 // no process has that number
 	r.hold(g, child.Adoption{Pid: nobody, UID: h.UID}, cgroupName(g.number, r.s.opts.Cgroups))

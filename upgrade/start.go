@@ -24,7 +24,7 @@ func (s *Supervisor) start(ctx context.Context, h *handoff) work {
 	bound, prepared, fresh := h.bound, h.prepared, set(h.fresh)
 	g := &generation{
 		number: number, release: prepared.Release, bound: bound, plan: h.plan, role: RoleNew,
-		notified: make(chan struct{}), told: make(chan struct{}),
+		notified: make(chan struct{}), told: make(chan struct{}), parted: make(chan struct{}),
 	}
 	older := s.ending()
 	return func() (func(), error) {

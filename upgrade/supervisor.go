@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/zddsupervisor/zddsupervisor/child"
 	"github.com/zddsupervisor/zddsupervisor/fdpass"
 )
@@ -60,6 +62,9 @@ type Options struct {
 	Store Store
 	// Stored are the sockets that the Store has given back, by name. Run takes them.
 	Stored map[string]*fdpass.FD
+	// Adopted is called once, when everything that Saved tells of was found, and before anything is done with it; nil for
+	// nothing. If it returns an error, Run returns that, and leaves everything as it is. It may block.
+	Adopted func() error
 	// KeepSockets leaves the sockets with the Store when Run ends, with their files, for the next supervisor.
 	KeepSockets bool
 
@@ -111,6 +116,13 @@ type Supervisor struct {
 	leaving   []departure // seats to give up once no step uses the sockets
 	deferred  []func()    // from the inbox, while the owner had to wait for a step
 
+	attending sync.WaitGroup  // of tasks, those that have to do with a generation that was started
+	kept      []Event         // that wait until it is known which supervisor has the service
+	parted    bool            // the service is left to another supervisor
+	over      bool            // Run ends, and leaves everything as it is
+	released  []fdpass.Socket // those that were left with it
+	unheeded  []unix.Signal   // what came too late
+
 	keeper      keeper
 	boot        string // the kernel's boot id
 	persisted   []byte // what the state file has
@@ -152,17 +164,9 @@ func (s *Supervisor) Run() error {
 	busy := newTicker(extendEvery)
 	defer busy.Stop()
 
-	if s.opts.Saved != nil {
-		s.takeOver(s.opts.Saved)
-	}
-	for _, fd := range s.opts.Stored { // those that are still of use were duplicated
-		fd.Close()
-	}
-	if s.first {
-		s.fire(RetryDue)
-	}
+	s.beginWith(s.opts.Saved)
 	s.persist()
-	for s.state.Phase != Stopped {
+	for s.state.Phase != Stopped && !s.over {
 		if len(s.deferred) > 0 {
 			f := s.deferred[0]
 			s.deferred = s.deferred[1:]
@@ -185,7 +189,20 @@ func (s *Supervisor) Run() error {
 	close(s.ended)
 	s.drainInbox()
 	s.tasks.Wait()
+	s.unheed()
 	return s.failure
+}
+
+// beginWith begins with what another supervisor has left, or anew.
+func (s *Supervisor) beginWith(saved *Saved) {
+	s.first = true
+	if saved != nil {
+		s.takeOver(saved)
+	}
+	closeEach(s.opts.Stored) // those that are still of use were duplicated
+	if s.first && !s.over {
+		s.fire(RetryDue)
+	}
 }
 
 // extendEvery is how often the manager is asked for more time while something is under way, and extendBy how much.
@@ -256,6 +273,15 @@ func (s *Supervisor) drainInbox() {
 	}
 }
 
+// attend runs f in a goroutine that has to do with a generation, and ends when that one is left to another supervisor.
+func (s *Supervisor) attend(f func()) {
+	s.attending.Add(1)
+	s.spawn(func() {
+		defer s.attending.Done()
+		f()
+	})
+}
+
 // spawn runs f in a goroutine that Run waits for before it returns.
 func (s *Supervisor) spawn(f func()) {
 	s.tasks.Add(1)
@@ -296,6 +322,9 @@ func (s *Supervisor) fire(e Event) Action {
 		{Restart, s.restart},
 		{Step, s.runStep},
 		{Exit, s.exit},
+		{Defer, func() { s.kept = append(s.kept, e) }},
+		{Resume, s.resume},
+		{Cede, s.cede},
 	} {
 		if action&a.action != 0 {
 			a.do()
@@ -308,9 +337,17 @@ func (s *Supervisor) fire(e Event) Action {
 // refuse answers requests that came too late.
 func (s *Supervisor) refuse() {
 	for _, t := range s.waiting {
-		t.answer(nil, ErrStopping)
+		t.answer(nil, s.unavailable())
 	}
 	s.waiting = nil
+}
+
+// unavailable says why nothing can be asked of this supervisor any more. It is for the owner, and for others once ended is closed.
+func (s *Supervisor) unavailable() error {
+	if errors.Is(s.failure, ErrReplaced) {
+		return ErrReplaced
+	}
+	return ErrStopping
 }
 
 // halt ends every generation, in order or at once. It is performed again for one that a step has started meanwhile.
@@ -350,11 +387,14 @@ func (s *Supervisor) exit() {
 		s.hand = nil
 	}
 	if s.opts.KeepSockets {
+		over, cancel := context.WithCancel(context.Background())
+		cancel()
 		s.persist()
 		for _, b := range s.bound {
 			if err := b.Socket.Release(); err != nil {
 				s.log.Warn("cannot close a socket", "socket", b.Spec.FDName(), "cause", err)
 			}
+			b.Socket.Relays(over)
 		}
 	} else {
 		s.closeAll(s.bound)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -81,10 +80,20 @@ func supervise(source *config.Source, signals *signals, stderr io.Writer) (err e
 		return fmt.Errorf("take the sockets that systemd passed: %w", err)
 	}
 	defer closeSockets(inherited)
-	sockets, stored := sortInherited(inherited)
-	cfg, broken, err := loadOrRecall(source)
+	cfg, broken, configErr := loadOrRecall(source)
+	line, err := joinLine(cfg)
 	if err != nil {
-		return usageError{err}
+		return err
+	}
+	if before := line.Predecessor(); before != nil {
+		defer func() {
+			if err != nil {
+				before.Fail(err)
+			}
+		}()
+	}
+	if configErr != nil {
+		return usageError{configErr}
 	}
 	// The heap is small and the process lives for years: memory is worth more here than the time to collect it.
 	debug.SetGCPercent(25)
@@ -96,10 +105,6 @@ func supervise(source *config.Source, signals *signals, stderr io.Writer) (err e
 	if err != nil {
 		return fmt.Errorf("NOTIFY_SOCKET: %w", err)
 	}
-	watchdog, err := systemd.WatchdogEvery()
-	if err != nil {
-		return err
-	}
 	for _, dir := range []string{cfg.RuntimeDirectory, cfg.StateDirectory} {
 		if err := makeDirectory(dir); err != nil {
 			return usageError{err}
@@ -108,11 +113,19 @@ func supervise(source *config.Source, signals *signals, stderr io.Writer) (err e
 	if broken != nil {
 		log.Error("the configuration cannot be used; the service goes on as it was started, and a reload will tell the same", "cause", broken)
 	}
-	listener, err := control.Listen(filepath.Join(cfg.RuntimeDirectory, control.SocketName))
+	if len(cfg.Sockets) == 0 {
+		log.Warn("no socket is configured (see --listen): nothing can be handed over")
+	}
+	var left *legacy
+	if before := line.Predecessor(); before != nil {
+		left, err = succeed(cfg, before, manager, log)
+	} else {
+		left, err = begin(cfg, inherited, log)
+	}
 	if err != nil {
 		return err
 	}
-	defer listener.Close()
+	defer left.close()
 	var cgroups *child.Delegation
 	if cfg.Cgroup == config.CgroupAuto {
 		if cgroups, err = child.OpenDelegation(); err != nil {
@@ -125,20 +138,9 @@ func supervise(source *config.Source, signals *signals, stderr io.Writer) (err e
 	}
 	defer reaper.Close()
 
-	statePath := filepath.Join(cfg.RuntimeDirectory, stateName)
-	saved, err := upgrade.LoadSaved(statePath)
-	if err != nil {
-		log.Error("what the supervisor before this one was doing is not known; the service is started anew", "cause", err)
-		endUnknown(log)
-	}
-
-	if len(cfg.Sockets) == 0 {
-		log.Warn("no socket is configured (see --listen): nothing can be handed over")
-	}
 	plans := planner{reaper: reaper, environ: os.Environ()}
-	first := plans.plan(cfg)
 	options := upgrade.Options{
-		Plan: first,
+		Plan: plans.plan(cfg),
 		Load: func() (*upgrade.Plan, error) {
 			now, err := source.Load()
 			if err == nil {
@@ -156,19 +158,29 @@ func supervise(source *config.Source, signals *signals, stderr io.Writer) (err e
 			}
 			return plans.plan(was), nil
 		},
-		Saved: saved, StatePath: statePath, Stored: stored, KeepSockets: systemd.Stores(),
-		Reaper: reaper, Cgroups: cgroups, Systemd: sockets, Manager: manager, Log: log,
-		RuntimeDirectory: cfg.RuntimeDirectory, FailFast: cfg.FailFast, WatchdogEvery: watchdog,
+		Saved: left.saved, Stored: left.stored, Systemd: left.systemd, Adopted: left.adopted,
+		StatePath: statePath(cfg), KeepSockets: systemd.Stores(),
+		Reaper: reaper, Cgroups: cgroups, Manager: manager, Log: log,
+		RuntimeDirectory: cfg.RuntimeDirectory, FailFast: cfg.FailFast, WatchdogEvery: left.watchdog,
 	}
 	if manager != nil {
 		options.SignalHold = signalHold
 		options.Store = manager
 	}
-	supervisor := upgrade.New(options)
-	server := control.Serve(listener, control.Identity{Name: cfg.Name, PID: os.Getpid(), Program: version()}, supervisor, log)
-	obeyed := signals.obey(supervisor, log)
+	supervisor := &incumbent{
+		Supervisor: upgrade.New(options), line: line, manager: manager, reaper: reaper, listener: left.control,
+		systemd: left.systemd, watchdog: left.watchdog, log: log,
+	}
+	server := control.Serve(left.control, control.Identity{Name: cfg.Name, PID: os.Getpid(), Program: version()}, supervisor, log)
+	obeyed := signals.obey(supervisor)
 	err = supervisor.Run()
-	obeyed()
+	if !errors.Is(err, upgrade.ErrReplaced) {
+		line.Stop()
+	}
+	late := obeyed()
+	if errors.Is(err, upgrade.ErrReplaced) {
+		return supervisor.leave(server, late)
+	}
 	var unopened *fdpass.OpenError
 	if errors.As(err, &unopened) {
 		err = usageError{err}
@@ -176,23 +188,12 @@ func supervise(source *config.Source, signals *signals, stderr io.Writer) (err e
 	return errors.Join(err, server.Close())
 }
 
+// statePath is where a supervisor leaves word for the next one.
+func statePath(cfg *config.Config) string { return filepath.Join(cfg.RuntimeDirectory, stateName) }
+
 // signalHold is how long a handoff that SIGHUP asked for waits for an ExecReload= command to join it. See
 // upgrade.Options.SignalHold: if the command takes longer, there is one handoff more, which does no harm.
 const signalHold = 200 * time.Millisecond
-
-// endUnknown ends what a supervisor has left behind of which nothing is known: it would be in the way of the service
-// for ever.
-func endUnknown(log *slog.Logger) {
-	ctx, cancel := context.WithTimeout(context.Background(), sweepTimeout)
-	defer cancel()
-	killed, err := child.Sweep(ctx)
-	if killed > 0 {
-		log.Warn("killed what the supervisor before this one has left in the unit", "processes", killed)
-	}
-	if err != nil {
-		log.Error("cannot end what the supervisor before this one has left", "cause", err)
-	}
-}
 
 // sameSupervisor refuses a configuration that would need another supervisor.
 func sameSupervisor(was, now *config.Config) error {

@@ -16,7 +16,7 @@ import (
 // signals are what the process is sent. A channel that is full loses signals, so each kind has one of its own: a storm of
 // one cannot make another be missed, and of one kind a second that finds the first still there says nothing new.
 type signals struct {
-	reload, stop, kill, status, ignored chan os.Signal
+	reload, stop, kill, status, upgrade, ignored chan os.Signal
 }
 
 // listenForSignals begins to take signals; they wait until obey.
@@ -27,10 +27,11 @@ func listenForSignals() *signals {
 		return c
 	}
 	return &signals{
-		reload: listen(unix.SIGHUP),
-		stop:   listen(unix.SIGTERM, unix.SIGINT),
-		kill:   listen(unix.SIGQUIT),
-		status: listen(unix.SIGUSR1),
+		reload:  listen(unix.SIGHUP),
+		stop:    listen(unix.SIGTERM, unix.SIGINT),
+		kill:    listen(unix.SIGQUIT),
+		status:  listen(unix.SIGUSR1),
+		upgrade: listen(unix.SIGUSR2),
 		// SIGCONT is the unit's ReloadSignal=, which ExecReload= follows. SIGPIPE says that nobody reads the log any more; the
 		// runtime would end the process for it.
 		ignored: listen(unix.SIGCONT, unix.SIGPIPE),
@@ -38,37 +39,56 @@ func listenForSignals() *signals {
 }
 
 func (s *signals) close() {
-	for _, c := range []chan os.Signal{s.reload, s.stop, s.kill, s.status, s.ignored} {
+	for _, c := range []chan os.Signal{s.reload, s.stop, s.kill, s.status, s.upgrade, s.ignored} {
 		signal.Stop(c)
 	}
 }
 
-// obey does what signals ask for, in goroutines that end, and are waited for, when the returned function is called.
-func (s *signals) obey(supervisor *upgrade.Supervisor, log *slog.Logger) (stop func()) {
+// obey does what signals ask for, in goroutines that end, and are waited for, when the returned function is called. It
+// returns those that came too late.
+func (s *signals) obey(supervisor *incumbent) (stop func() (late []unix.Signal)) {
 	var all sync.WaitGroup
 	over := make(chan struct{})
-	on := func(c <-chan os.Signal, do func()) {
+	on := func(c chan os.Signal, do func() error) {
 		all.Add(1)
 		go func() {
 			defer all.Done()
 			for {
 				select {
-				case <-c:
-					do()
+				case sig := <-c:
+					if do() != nil { // it is over
+						select {
+						case c <- sig:
+						default:
+						}
+						return
+					}
 				case <-over:
 					return
 				}
 			}
 		}()
 	}
-	on(s.reload, func() { supervisor.Ask(upgrade.Request{By: "SIGHUP", Signal: true}) })
+	on(s.reload, func() error { return supervisor.Ask(upgrade.Request{By: "SIGHUP", Signal: true}) })
 	on(s.stop, supervisor.Stop)
 	on(s.kill, supervisor.Kill)
-	on(s.status, func() { logStatus(supervisor, log) })
-	on(s.ignored, func() {})
-	return func() {
+	on(s.status, func() error { logStatus(supervisor.Supervisor, supervisor.log); return nil })
+	on(s.upgrade, func() error {
+		supervisor.Upgrade(context.Background(), "SIGUSR2") // which logs why not
+		return nil
+	})
+	on(s.ignored, func() error { return nil })
+	return func() (late []unix.Signal) {
 		close(over)
 		all.Wait()
+		for _, c := range []chan os.Signal{s.reload, s.stop, s.kill} {
+			select {
+			case sig := <-c:
+				late = append(late, sig.(unix.Signal))
+			default:
+			}
+		}
+		return late
 	}
 }
 

@@ -2,6 +2,7 @@ package standalone
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -58,6 +59,7 @@ type configuration struct {
 	command []string // instead of the service
 	sockets string   // TOML; one on a free port by default
 	more    string   // TOML, before everything else
+	program string   // instead of the binary under test
 	output  *os.File // where the supervisor writes to, instead of the test's log
 }
 
@@ -109,17 +111,17 @@ func launch(t *testing.T, c configuration, wrapper ...string) *supervisor {
 		s.output = c.output
 	}
 	s.client = control.NewClient(s.control())
-	argv := append(wrapper, program, "run", "--config", filepath.Join(dir, "test.toml"))
+	argv := append(wrapper, cmp.Or(c.program, program), "run", "--config", filepath.Join(dir, "test.toml"))
 	s.cmd = exec.Command(argv[0], argv[1:]...)
 	s.cmd.Stdout, s.cmd.Stderr = s.output, s.output
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := s.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	go func() {
-		s.cmd.Wait()
-		close(s.exited)
-	}()
+	go func(cmd *exec.Cmd, exited chan struct{}) {
+		cmd.Wait()
+		close(exited)
+	}(s.cmd, s.exited)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("the supervisor's log:\n%s", s.log)

@@ -79,6 +79,9 @@ type Config struct {
 	// FailFast ends the supervisor if the first start of the service fails,
 	// instead of trying again.
 	FailFast bool
+
+	// UpgradeTimeout is how long a supervisor that is to follow this one may take.
+	UpgradeTimeout time.Duration // never 0
 }
 
 // A Limit is one resource limit, see getrlimit(2).

@@ -111,6 +111,11 @@ func serviceKeys() []Key {
 			Doc: `End the supervisor if the first start of the service fails, instead of trying again and again.`,
 		},
 		{
+			Name: "upgrade.timeout", Kind: Duration, Default: "30s", set: duration(func(c *draft) *time.Duration { return &c.UpgradeTimeout }, 1),
+			Doc: `How long another supervisor that is to follow this one (see zddsupervisor upgrade) may take until it has the service. ` +
+				`After that it is killed, and this one goes on. It is read when the supervisor is started.`,
+		},
+		{
 			Name: "runtime-directory", Kind: Path, set: path(func(c *draft) *string { return &c.RuntimeDirectory }),
 			Doc: `Directory of the supervisor's own sockets. The default is RUNTIME_DIRECTORY, as systemd sets it; ` +
 				`else zddsupervisor/NAME in /run for root, and in XDG_RUNTIME_DIR for others.`,

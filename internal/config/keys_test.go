@@ -60,7 +60,7 @@ func TestEveryKey(t *testing.T) {
 func TestEveryField(t *testing.T) {
 	t.Parallel()
 	fieldOf := map[string]string{ // where the name of the key does not say it
-		"environment-file": "EnvironmentFiles", "socket": "Sockets", "mode": "Sockets",
+		"environment-file": "EnvironmentFiles", "socket": "Sockets", "mode": "Sockets", "upgrade": "UpgradeTimeout",
 	}
 	have := map[string]bool{"places": true} // not configured itself
 	for _, key := range Keys() {

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -63,7 +64,15 @@ func (c *Client) Status(ctx context.Context) (*Status, error) {
 // Reload asks for a handoff and blocks until it has ended; progress is called for each step. since is upgrade.Request's:
 // 0, or for a command that asks once, Started. The error is *upgrade.HandoffError if it failed, and wraps
 // upgrade.ErrStopping if the supervisor was stopped meanwhile.
-func (c *Client) Reload(ctx context.Context, since uint64, progress func(upgrade.Progress)) (*upgrade.Record, error) {
+func (c *Client) Reload(ctx context.Context, since uint64, progress func(upgrade.Progress)) (record *upgrade.Record, err error) {
+	err = c.again(ctx, func() error {
+		record, err = c.reload(ctx, since, progress)
+		return err
+	})
+	return record, err
+}
+
+func (c *Client) reload(ctx context.Context, since uint64, progress func(upgrade.Progress)) (*upgrade.Record, error) {
 	body, err := c.do(ctx, http.MethodPost, "/v1/reload?since="+strconv.FormatUint(since, 10))
 	if err != nil {
 		return nil, err
@@ -75,6 +84,8 @@ func (c *Client) Reload(ctx context.Context, since uint64, progress func(upgrade
 		switch err := decoder.Decode(&e); {
 		case err != nil:
 			return nil, fmt.Errorf("%w any more on %s: it went away before the handoff had ended", ErrNotRunning, c.path)
+		case e.Error == upgrade.ErrReplaced.Error():
+			return nil, upgrade.ErrReplaced
 		case e.Error == upgrade.ErrStopping.Error():
 			return nil, fmt.Errorf("%w such requests on %s: %w", ErrNotRunning, c.path, upgrade.ErrStopping)
 		case e.Error != "":
@@ -123,8 +134,52 @@ func (c *Client) steer(ctx context.Context, path string) (*upgrade.Record, error
 	return record, nil
 }
 
+// Upgrade has the supervisor replaced by another one, started from the program as it is on disk, and blocks until that one
+// has the service. If there is a reason why not, the error is that, and wraps ErrNothing.
+func (c *Client) Upgrade(ctx context.Context) (*Successor, error) {
+	body, err := c.do(ctx, http.MethodPost, "/v1/upgrade")
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	successor := new(Successor)
+	if err := json.NewDecoder(body).Decode(successor); err != nil {
+		return nil, fmt.Errorf("%w any more on %s: it went away before it had answered", ErrNotRunning, c.path)
+	}
+	return successor, nil
+}
+
+const (
+	// asksAgain is how often something is asked again of the supervisor that follows the one that was asked.
+	asksAgain = 50
+	againWait = 20 * time.Millisecond
+)
+
+// again does what do does, until it comes to a supervisor that is not just being replaced.
+func (c *Client) again(ctx context.Context, do func() error) error {
+	for n := 1; ; n++ {
+		err := do()
+		if !errors.Is(err, upgrade.ErrReplaced) || n == asksAgain {
+			return err
+		}
+		select {
+		case <-time.After(againWait):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
 // do sends a request and returns the body of its answer, which the caller closes.
-func (c *Client) do(ctx context.Context, method, path string) (io.ReadCloser, error) {
+func (c *Client) do(ctx context.Context, method, path string) (body io.ReadCloser, err error) {
+	err = c.again(ctx, func() error {
+		body, err = c.once(ctx, method, path)
+		return err
+	})
+	return body, err
+}
+
+func (c *Client) once(ctx context.Context, method, path string) (io.ReadCloser, error) {
 	r, err := http.NewRequestWithContext(ctx, method, "http://supervisor"+path, nil)
 	if err != nil {
 		return nil, err
@@ -145,6 +200,9 @@ func (c *Client) do(ctx context.Context, method, path string) (io.ReadCloser, er
 		why, _ := io.ReadAll(io.LimitReader(answer.Body, 1<<10))
 		if len(why) == 0 {
 			why = []byte(answer.Status)
+		}
+		if strings.TrimSpace(string(why)) == upgrade.ErrReplaced.Error() {
+			return nil, upgrade.ErrReplaced
 		}
 		if answer.StatusCode == http.StatusConflict {
 			return nil, fmt.Errorf("%w: %s", ErrNothing, strings.TrimSpace(string(why)))

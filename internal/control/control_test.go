@@ -61,6 +61,11 @@ func (f *fakeService) Abort(_ context.Context, by string) (*upgrade.Record, erro
 	return f.record, f.err
 }
 
+func (f *fakeService) Upgrade(_ context.Context, by string) (int, error) {
+	f.asked <- upgrade.Request{By: by}
+	return 4711, f.err
+}
+
 func (f *fakeService) Status(context.Context) (*upgrade.Status, error) {
 	return &upgrade.Status{Version: upgrade.StatusVersion, Phase: "idle"}, f.err
 }
@@ -179,12 +184,13 @@ func TestAnotherUser(t *testing.T) {
 	}
 	// The test binary, where the other user reaches it.
 	program := filepath.Join(dir, "client")
-	data, err := os.ReadFile("/proc/self/exe")
+	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(program, data, 0o755); err != nil {
-		t.Fatal(err)
+	// Not by this process: one that another test forks just then would have it open for writing, and it could not be executed.
+	if out, err := exec.Command("cp", self, program).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
 	}
 	ask := func() string {
 		c := exec.Command(program)

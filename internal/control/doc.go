@@ -8,6 +8,12 @@
 //	POST /v1/reload             a stream of Event, one JSON object a line; the last has a result or an error
 //	POST /v1/reload?wait=false  202 as soon as the request was taken
 //	POST /v1/reload?since=N     see upgrade.Request.Since
+//	POST /v1/promote            upgrade.Record
+//	POST /v1/abort              upgrade.Record
+//	POST /v1/upgrade            Successor
+//
+// A supervisor that was replaced while a request waited answers it with upgrade.ErrReplaced, and the Client asks the one
+// that follows, which has the same socket.
 //
 // A Server owns its socket, its file and its connections. A Client owns its connections.
 package control

@@ -26,13 +26,16 @@ const SocketName = "control.sock"
 // ErrInUse says that another supervisor answers on the control socket.
 var ErrInUse = errors.New("another supervisor is running")
 
-// Service is what a Server makes reachable: an *upgrade.Supervisor.
+// Service is what a Server makes reachable: an *upgrade.Supervisor, in a process that can be replaced.
 type Service interface {
 	Reload(ctx context.Context, r upgrade.Request, progress func(upgrade.Progress)) (*upgrade.Record, error)
 	Ask(r upgrade.Request) error
 	Promote(ctx context.Context, by string) (*upgrade.Record, error)
 	Abort(ctx context.Context, by string) (*upgrade.Record, error)
 	Status(ctx context.Context) (*upgrade.Status, error)
+
+	// Upgrade has another supervisor follow this one, and returns that one's process number.
+	Upgrade(ctx context.Context, by string) (pid int, err error)
 }
 
 // Identity is what a supervisor says about itself.
@@ -55,6 +58,12 @@ type Event struct {
 	Error    string            `json:"error,omitempty"` // there is no result: the supervisor is stopping, for instance
 }
 
+// Successor is the answer to POST /v1/upgrade.
+type Successor struct {
+	Was int `json:"was"` // the process number of the supervisor that was replaced
+	PID int `json:"pid"` // of the one that has the service now
+}
+
 // A Server answers on a control socket until Close.
 type Server struct {
 	identity Identity
@@ -64,18 +73,10 @@ type Server struct {
 	serving  sync.WaitGroup
 }
 
-// locked is a listener that keeps its directory locked: whoever has the lock may remove a socket that is left in it.
-type locked struct {
-	net.Listener
-	directory *os.File
-}
-
-func (l *locked) Close() error { return errors.Join(l.Listener.Close(), l.directory.Close()) }
-
 // Listen binds the control socket at path and takes the place of one that nobody answers on. Its directory is locked
 // (flock(2)) until the listener is closed; if somebody else has it locked, the error wraps ErrInUse. Connections wait
 // until Serve.
-func Listen(path string) (_ net.Listener, err error) {
+func Listen(path string) (_ *Listener, err error) {
 	directory, err := os.Open(filepath.Dir(path))
 	if err != nil {
 		return nil, fmt.Errorf("open the runtime directory: %w", err)
@@ -115,7 +116,7 @@ func Listen(path string) (_ net.Listener, err error) {
 		return nil, fmt.Errorf("listen on the control socket %s: %w", path, err)
 	}
 	l.(*net.UnixListener).SetUnlinkOnClose(true)
-	return &locked{l, directory}, nil
+	return &Listener{l.(*net.UnixListener), directory}, nil
 }
 
 // flock locks a file, or returns ErrInUse. It does not block.
@@ -142,6 +143,7 @@ func Serve(l net.Listener, identity Identity, service Service, log *slog.Logger)
 	mux.HandleFunc("POST /v1/reload", s.reload)
 	mux.HandleFunc("POST /v1/promote", s.steer(service.Promote))
 	mux.HandleFunc("POST /v1/abort", s.steer(service.Abort))
+	mux.HandleFunc("POST /v1/upgrade", s.upgrade)
 	s.http = &http.Server{
 		Handler:           authorize(withoutBody(mux)),
 		ConnContext:       withPeer,
@@ -242,6 +244,23 @@ func (s *Server) steer(do func(ctx context.Context, by string) (*upgrade.Record,
 		if err := json.NewEncoder(w).Encode(record); err != nil {
 			s.log.Debug("a client of the control socket has gone", "cause", err)
 		}
+	}
+}
+
+// upgrade answers with a Successor, or why there is none.
+func (s *Server) upgrade(w http.ResponseWriter, r *http.Request) {
+	pid, err := s.service.Upgrade(r.Context(), by(r))
+	switch {
+	case errors.Is(err, upgrade.ErrReplaced), errors.Is(err, upgrade.ErrStopping):
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	case err != nil:
+		http.Error(w, err.Error(), http.StatusConflict)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if err := json.NewEncoder(w).Encode(Successor{s.identity.PID, pid}); err != nil {
+		s.log.Debug("a client of the control socket has gone", "cause", err)
 	}
 }
 

@@ -1,0 +1,81 @@
+package standalone
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/zddsupervisor/zddsupervisor/internal/control"
+	"github.com/zddsupervisor/zddsupervisor/internal/load"
+)
+
+// Without systemd nobody keeps the sockets of a supervisor that is killed, but the service has them: one that is started in its place
+// takes both over. The service is the same process, no request fails, and the next handoff is like any other.
+func TestKilledAndStartedAgain(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"steered", "shared", "unix"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			c := configuration{command: []string{testservice, "-version=v0", "-serve=finish"}}
+			if kind == "unix" {
+				c.sockets = fmt.Sprintf("[[socket]]\nname = \"main\"\nlisten = \"unix://%s/s.sock\"\n", shortDir(t))
+			} else {
+				c.sockets = fmt.Sprintf("[[socket]]\nname = \"main\"\nlisten = \"tcp://127.0.0.1:0\"\nmode = %q\n", kind)
+			}
+			r := startReign(t, c)
+			before := r.settled()
+			network, address := "tcp", r.address()
+			if kind == "unix" {
+				network, address = "unix", strings.TrimPrefix(address, "unix://")
+			}
+			client, err := load.Start(t.Context(), load.Config{Network: network, Address: address, Workers: 4, Duration: 5 * time.Minute})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer client.Stop()
+			for n := range 3 {
+				end(t, r.status().PID, unix.SIGKILL)
+				if err := client.Answered(t.Context(), 200*(n+1)); err != nil { // with no supervisor there
+					t.Fatal(err)
+				}
+				r.again()
+				st := r.until("the generation", func(st *control.Status) bool { return live(st) != nil })
+				if now := live(st); now.PID != before.PID || now.Number != before.Number || len(st.Generations) != 1 {
+					t.Fatalf("the generations are %+v, and were %+v", st.Generations, before)
+				}
+				if got := st.Sockets[0]; string(got.Mode) != strings.Replace(kind, "unix", "shared", 1) || got.Error != "" {
+					t.Errorf("the socket is %+v", got)
+				}
+			}
+			c.command = []string{testservice, "-version=v1", "-serve=finish"}
+			r.reloadTo(c).must()
+			if err := client.Version(t.Context(), "v1"); err != nil {
+				t.Fatal(err)
+			}
+			r.settled()
+			if result := client.Stop(); result.Failed() > 0 {
+				t.Errorf("%s", describeLoad(result))
+			}
+		})
+	}
+}
+
+// A service that has died with its supervisor is started anew, on sockets that are bound anew: the log says what could not be kept.
+func TestAllKilledAndStartedAgain(t *testing.T) {
+	t.Parallel()
+	r := startReign(t, tested("v0"))
+	st := r.status()
+	end(t, st.PID, unix.SIGKILL)
+	end(t, live(st).PID, unix.SIGKILL)
+	r.again()
+	now := r.until("a live generation", func(st *control.Status) bool { return live(st) != nil })
+	if live(now).Number <= live(st).Number {
+		t.Errorf("generation %d is live", live(now).Number)
+	}
+	if !strings.Contains(r.log.String(), "could not be kept") {
+		t.Error("the log does not say that a socket was lost")
+	}
+}
