@@ -25,6 +25,7 @@ type incumbent struct {
 	line     *succession.Line
 	manager  *systemd.Notifier
 	reaper   *child.Reaper
+	server   *control.Server
 	listener *control.Listener
 	systemd  map[string][]*fdpass.FD
 	watchdog time.Duration
@@ -97,20 +98,34 @@ func (h handover) TakeOver(sockets map[string]*fdpass.FD) error {
 			fd.Close()
 		}
 	}()
-	return h.to.TakeOver(succession.Estate{Sockets: sockets, Systemd: h.from.systemd, Control: parts, Watchdog: h.from.watchdog})
+	h.from.server.Pause()
+	err = h.to.TakeOver(succession.Estate{Sockets: sockets, Systemd: h.from.systemd, Control: parts, Watchdog: h.from.watchdog})
+	if err == nil {
+		return nil
+	}
+	l, inheritErr := control.Inherit(parts)
+	if inheritErr != nil {
+		return errors.Join(err, inheritErr)
+	}
+	h.from.listener = l
+	h.from.server.Serve(l)
+	return err
 }
 
 // leave ends the incumbent's process in favour of its successor: what came too late is passed on, and what it still
-// relays goes on until it ends.
-func (i *incumbent) leave(server *control.Server, late []unix.Signal) error {
+// relays goes on until it ends. Nobody obeys signals any more.
+func (i *incumbent) leave(signals *signals) error {
 	i.upgrading.Wait()
-	i.listener.Leave()
-	err := server.Close()
-	for _, sig := range append(i.Unheeded(), late...) {
-		if err := unix.Kill(i.successor, sig); err != nil {
-			i.log.Warn("a signal came too late and could not be passed on", "signal", unix.SignalName(sig), "cause", err)
+	passOn := func(late []unix.Signal) {
+		for _, sig := range late {
+			if err := unix.Kill(i.successor, sig); err != nil {
+				i.log.Warn("a signal came too late and could not be passed on", "signal", unix.SignalName(sig), "cause", err)
+			}
 		}
 	}
+	passOn(append(i.Unheeded(), signals.left()...))
+	err := i.server.Close()
 	i.Relays(context.Background())
+	passOn(signals.left())
 	return err
 }

@@ -171,21 +171,22 @@ func supervise(source *config.Source, signals *signals, stderr io.Writer) (err e
 		Supervisor: upgrade.New(options), line: line, manager: manager, reaper: reaper, listener: left.control,
 		systemd: left.systemd, watchdog: left.watchdog, log: log,
 	}
-	server := control.Serve(left.control, control.Identity{Name: cfg.Name, PID: os.Getpid(), Program: version()}, supervisor, log)
+	supervisor.server = control.NewServer(control.Identity{Name: cfg.Name, PID: os.Getpid(), Program: version()}, supervisor, log)
+	supervisor.server.Serve(left.control)
 	obeyed := signals.obey(supervisor)
 	err = supervisor.Run()
 	if !errors.Is(err, upgrade.ErrReplaced) {
 		line.Stop()
 	}
-	late := obeyed()
+	obeyed()
 	if errors.Is(err, upgrade.ErrReplaced) {
-		return supervisor.leave(server, late)
+		return supervisor.leave(signals)
 	}
 	var unopened *fdpass.OpenError
 	if errors.As(err, &unopened) {
 		err = usageError{err}
 	}
-	return errors.Join(err, server.Close())
+	return errors.Join(err, supervisor.server.Close())
 }
 
 // statePath is where a supervisor leaves word for the next one.

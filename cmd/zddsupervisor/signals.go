@@ -44,9 +44,21 @@ func (s *signals) close() {
 	}
 }
 
-// obey does what signals ask for, in goroutines that end, and are waited for, when the returned function is called. It
-// returns those that came too late.
-func (s *signals) obey(supervisor *incumbent) (stop func() (late []unix.Signal)) {
+// left returns the signals that nobody has obeyed.
+func (s *signals) left() (late []unix.Signal) {
+	for _, c := range []chan os.Signal{s.reload, s.stop, s.kill} {
+		select {
+		case sig := <-c:
+			late = append(late, sig.(unix.Signal))
+		default:
+		}
+	}
+	return late
+}
+
+// obey does what signals ask for, in goroutines that end, and are waited for, when the returned function is called. Those
+// that come too late are left.
+func (s *signals) obey(supervisor *incumbent) (stop func()) {
 	var all sync.WaitGroup
 	over := make(chan struct{})
 	on := func(c chan os.Signal, do func() error) {
@@ -78,17 +90,9 @@ func (s *signals) obey(supervisor *incumbent) (stop func() (late []unix.Signal))
 		return nil
 	})
 	on(s.ignored, func() error { return nil })
-	return func() (late []unix.Signal) {
+	return func() {
 		close(over)
 		all.Wait()
-		for _, c := range []chan os.Signal{s.reload, s.stop, s.kill} {
-			select {
-			case sig := <-c:
-				late = append(late, sig.(unix.Signal))
-			default:
-			}
-		}
-		return late
 	}
 }
 

@@ -84,7 +84,8 @@ func serve(t *testing.T, f *fakeService) string {
 		t.Fatal(err)
 	}
 	f.asked = make(chan upgrade.Request, 16)
-	s := Serve(l, Identity{Name: "svc", PID: 42, Program: "test"}, f, slog.New(slog.DiscardHandler))
+	s := NewServer(Identity{Name: "svc", PID: 42, Program: "test"}, f, slog.New(slog.DiscardHandler))
+	s.Serve(l)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)

@@ -70,6 +70,7 @@ type Server struct {
 	service  Service
 	log      *slog.Logger
 	http     *http.Server
+	listener *Listener
 	serving  sync.WaitGroup
 }
 
@@ -135,8 +136,8 @@ func flock(f *os.File) error {
 	return os.NewSyscallError("flock", locking)
 }
 
-// Serve answers on a listener, which it takes, in goroutines that Close waits for.
-func Serve(l net.Listener, identity Identity, service Service, log *slog.Logger) *Server {
+// NewServer returns a server that does nothing until Serve is called.
+func NewServer(identity Identity, service Service, log *slog.Logger) *Server {
 	s := &Server{identity: identity, service: service, log: log}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/status", s.status)
@@ -152,14 +153,27 @@ func Serve(l net.Listener, identity Identity, service Service, log *slog.Logger)
 		MaxHeaderBytes:    16 << 10,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
+	return s
+}
+
+// Serve answers on a listener, which it takes, in goroutines that Close waits for.
+func (s *Server) Serve(l *Listener) {
+	s.listener = l
 	s.serving.Add(1)
 	go func() {
 		defer s.serving.Done()
-		if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			log.Error("the control socket does not answer any more", "cause", err)
+		if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
+			s.log.Error("the control socket does not answer any more", "cause", err)
 		}
 	}()
-	return s
+}
+
+// Pause closes the listener, and leaves the socket's file: who connects from now on waits for another process that has the
+// socket, or for Serve. It blocks until every connection that was accepted is known to Close.
+func (s *Server) Pause() {
+	s.listener.Leave()
+	s.listener.Close() // an error would be that it is closed
+	s.serving.Wait()
 }
 
 // Close gives answers that are under way a moment to get through, then ends every connection, and returns when none is
