@@ -69,51 +69,58 @@ func TestKilledSupervisor(t *testing.T) {
 // The supervisor is killed at random moments while handoffs run, one after the other, under load: the handoff ends by rule,
 // the service is never down, and no request is lost.
 func TestKilledInHandoff(t *testing.T) {
-	const kills = 25 // on each systemd
+	const kills = 13 // on each systemd, in each mode
 	onEach(t, func(t *testing.T, m *testMachine) {
-		s := supervise(t, m, config("-version=0", "-serve=http"))
-		s.must("systemctl", "start", unitName)
-		l := s.load(load.Config{Workers: 4})
-		l.versions(1)
-		phases := make(map[string]int)
-		for i := range kills {
-			s.write(configPath, config(fmt.Sprintf("-version=%d", i+1), "-serve=http", "-ready-after=50ms"))
-			before := s.live()
-			reload := make(chan struct{})
-			go func() {
-				defer close(reload)
-				s.run(supervisorPath, "reload")
-			}()
-			time.Sleep(time.Duration(rand.IntN(250)) * time.Millisecond) // not to wait for anything: to hit any moment
-			s.killSupervisor()
-			<-reload
-			var st upgrade.Status
-			s.eventually("one generation is live and no other is there", func() bool {
-				st = s.status()
-				return len(st.Generations) == 1 && st.Generations[0].Role == upgrade.RoleLive && st.Current == nil
-			})
-			if st.Last != nil {
-				phases[string(st.Last.Outcome)+" "+st.Last.Phase]++
+		for _, mode := range []string{"steered", "shared"} {
+			// Shared, net/http would lose some by itself.
+			serve := map[string]string{"steered": "-serve=http", "shared": "-serve=finish"}[mode]
+			version := func(i int) string {
+				return "mode = \"" + mode + "\"\n" + config(fmt.Sprintf("-version=%s%d", mode, i), serve, "-ready-after=50ms")
 			}
-			if st.Generations[0].PID != before && st.Last.Outcome != upgrade.OutcomeDone {
-				t.Errorf("kill %d: the live process has changed from %d to %d, and the last handoff is %+v", i, before, st.Generations[0].PID, st.Last)
+			s := supervise(t, m, version(0))
+			s.must("systemctl", "start", unitName)
+			l := s.load(load.Config{Workers: 4})
+			l.versions(1)
+			phases := make(map[string]int)
+			for i := range kills {
+				s.write(configPath, version(i+1))
+				before := s.live()
+				reload := make(chan struct{})
+				go func() {
+					defer close(reload)
+					s.run(supervisorPath, "reload")
+				}()
+				time.Sleep(time.Duration(rand.IntN(250)) * time.Millisecond) // not to wait for anything: to hit any moment
+				s.killSupervisor()
+				<-reload
+				var st upgrade.Status
+				s.eventually("one generation is live and no other is there", func() bool {
+					st = s.status()
+					return len(st.Generations) == 1 && st.Generations[0].Role == upgrade.RoleLive && st.Current == nil
+				})
+				if st.Last != nil {
+					phases[string(st.Last.Outcome)+" "+st.Last.Phase]++
+				}
+				if st.Generations[0].PID != before && st.Last.Outcome != upgrade.OutcomeDone {
+					t.Errorf("kill %d: the live process has changed from %d to %d, and the last handoff is %+v", i, before, st.Generations[0].PID, st.Last)
+				}
 			}
-		}
-		t.Logf("what the handoffs came to: %v", phases)
-		result := l.stop()
-		t.Logf("%s", result)
-		if n := result.Failed(); n > 0 {
-			t.Errorf("%d requests failed, at %v as the journal counts", n, sinceBoot(t, result))
-		}
-		if restarts, _ := strconv.Atoi(s.show(unitName, "NRestarts")); restarts < kills {
-			t.Errorf("systemd has restarted the supervisor %d times", restarts)
-		}
-		if journal := s.must("journalctl", "--no-pager", "--unit", unitName); strings.Contains(journal, "panic") {
-			t.Errorf("%s", journal)
-		}
-		s.must("systemctl", "stop", unitName)
-		if left, err := s.UnitProcesses(unitName); err != nil || len(left) > 0 {
-			t.Errorf("after the stop, there are %+v, %v", left, err)
+			t.Logf("%s: what the handoffs came to: %v", mode, phases)
+			result := l.stop()
+			t.Logf("%s: %s", mode, result)
+			if n := result.Failed(); n > 0 {
+				t.Errorf("%s: %d requests failed, at %v as the journal counts", mode, n, sinceBoot(t, result))
+			}
+			if restarts, _ := strconv.Atoi(s.show(unitName, "NRestarts")); restarts < kills {
+				t.Errorf("systemd has restarted the supervisor %d times", restarts)
+			}
+			if journal := s.must("journalctl", "--no-pager", "--unit", unitName); strings.Contains(journal, "panic") {
+				t.Errorf("%s", journal)
+			}
+			s.must("systemctl", "stop", unitName)
+			if left, err := s.UnitProcesses(unitName); err != nil || len(left) > 0 {
+				t.Errorf("after the stop, there are %+v, %v", left, err)
+			}
 		}
 	})
 }

@@ -71,11 +71,12 @@ type generation struct {
 	parted   chan struct{}  // closed when it is left to another supervisor
 	// notFurther ends the wait for its end, without ending it; set once it is being ended.
 	notFurther func()
+	left       *fdpass.FD // its notify socket, for the other supervisor
 }
 
 // start starts the generation's process. It blocks until the service was executed or could not be; then nothing is
 // left of it.
-func (g *generation) start(ctx context.Context, o Options, prepared *Prepared, sockets []child.NamedFD) (err error) {
+func (g *generation) start(ctx context.Context, o Options, keep *keeper, prepared *Prepared, sockets []child.NamedFD) (err error) {
 	// Somebody may have removed it, with the control socket in it; the service must come up all the same.
 	if err := os.MkdirAll(o.RuntimeDirectory, 0o755); err != nil {
 		return fmt.Errorf("make the runtime directory: %w", err)
@@ -89,6 +90,7 @@ func (g *generation) start(ctx context.Context, o Options, prepared *Prepared, s
 			g.close()
 		}
 	}()
+	keep.addReceiver(g)
 	cmd := prepared.Command
 	cmd.Sockets = sockets
 	cmd.Notify = g.receiver.Path()
@@ -117,7 +119,8 @@ func (g *generation) part() {
 		g.notFurther()
 	}
 	if g.receiver != nil {
-		g.receiver.Close()
+		g.left, _ = g.receiver.FD() // without it, the other supervisor binds another one
+		g.receiver.Leave()
 	}
 }
 

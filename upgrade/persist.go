@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"strconv"
 	"sync"
 
 	"github.com/zddsupervisor/zddsupervisor/fdpass"
@@ -25,7 +26,7 @@ func (s *Supervisor) persist() {
 		return
 	}
 	saved, sockets := s.save()
-	s.keeper.sync(sockets)
+	s.keeper.sync(sockets, s.generations)
 	b, err := json.Marshal(saved)
 	if err == nil && bytes.Equal(b, s.persisted) {
 		return
@@ -135,8 +136,44 @@ func (k *keeper) add(bound []fdpass.Bound) {
 	}
 }
 
-// sync has these sockets kept, and lets go of all others.
-func (k *keeper) sync(sockets []fdpass.Socket) {
+// addReceiver has a generation's notify socket kept, so that what it says is heard by the next supervisor.
+func (k *keeper) addReceiver(g *generation) {
+	if k.store == nil || g.receiver == nil {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.keepReceiverLocked(g, nil)
+}
+
+// notifyID is the name under which a generation's notify socket is kept.
+func notifyID(generation int) string { return notifyPrefix + strconv.Itoa(generation) }
+
+const notifyPrefix = fdpass.IDPrefix + "notify-"
+
+// keepReceiverLocked has a generation's notify socket kept, and notes it in wanted.
+func (k *keeper) keepReceiverLocked(g *generation, wanted map[string]bool) {
+	id := notifyID(g.number)
+	if wanted != nil {
+		wanted[id] = true
+	}
+	if k.kept[id] {
+		return
+	}
+	fd, err := g.receiver.FD()
+	if err != nil {
+		return // it is closed: the generation is just gone
+	}
+	defer fd.Close()
+	if err := k.store.Store(id, fd); err != nil {
+		k.warn(err)
+		return
+	}
+	k.kept[id] = true
+}
+
+// sync has these sockets kept, and the generations' notify sockets, and lets go of all others.
+func (k *keeper) sync(sockets []fdpass.Socket, generations map[int]*generation) {
 	if k.store == nil {
 		return
 	}
@@ -145,6 +182,11 @@ func (k *keeper) sync(sockets []fdpass.Socket) {
 	wanted := make(map[string]bool)
 	for _, s := range sockets {
 		k.keepLocked(s, wanted)
+	}
+	for _, g := range generations {
+		if g.receiver != nil {
+			k.keepReceiverLocked(g, wanted)
+		}
 	}
 	for id := range k.kept {
 		if wanted[id] {

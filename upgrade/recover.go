@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/zddsupervisor/zddsupervisor/child"
@@ -100,7 +101,7 @@ func (r *recovery) hold(g *generation, a child.Adoption, cgroup string) {
 		a.Cgroup = g.cgroup
 	}
 	a.Notify = notifyPath(s.opts.RuntimeDirectory, g.number)
-	if g.receiver, err = systemd.Listen(a.Notify, 0o666); err != nil {
+	if g.receiver, err = r.receiver(g.number, a.Notify); err != nil {
 		s.log.Warn("cannot hear what a generation says", "generation", g.number, "cause", err)
 	}
 	if g.process, err = child.Adopt(a); err != nil {
@@ -110,6 +111,16 @@ func (r *recovery) hold(g *generation, a child.Adoption, cgroup string) {
 		g.process = child.Remains(a)
 	}
 	s.generations[g.number], r.generations[g.number] = g, g
+}
+
+// receiver makes a generation's notify socket: the one that was kept, with what was said meanwhile, or another one.
+func (r *recovery) receiver(generation int, path string) (*systemd.Receiver, error) {
+	if fd := r.s.opts.Stored[notifyID(generation)]; fd != nil {
+		if receiver, err := systemd.Resume(fd, path); err == nil {
+			return receiver, nil
+		}
+	}
+	return systemd.Listen(path, 0o666)
 }
 
 // restoreSockets finds the sockets: in the store, with systemd, or with a process that has them.
@@ -147,7 +158,7 @@ func (r *recovery) restoreSockets() {
 		}
 	}
 	for id, fd := range s.opts.Stored {
-		if !used[id] { // that of a generation of which nothing was written down: its place in the group is not its own
+		if !used[id] && !strings.HasPrefix(id, notifyPrefix) { // that of a generation of which nothing was written down: its place in the group is not its own
 			if err := fdpass.Discard(fd); err != nil {
 				s.log.Warn("cannot close a socket that nobody knows of", "cause", err)
 			}

@@ -124,6 +124,9 @@ func (s *Supervisor) letGoOfAll(sockets map[string]*fdpass.FD) {
 	}
 	s.released = append(s.released, all...)
 	for _, g := range s.generations {
+		if g.left != nil {
+			sockets[notifyID(g.number)] = g.left
+		}
 		if err := g.leave(); err != nil {
 			s.log.Warn("cannot leave a generation to another supervisor", "generation", g.number, "cause", err)
 		}

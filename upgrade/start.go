@@ -54,7 +54,7 @@ func (s *Supervisor) start(ctx context.Context, h *handoff) work {
 			g.inodes = append(g.inodes, st.Ino)
 		}
 		s.keeper.add(bound)
-		if err := g.start(ctx, s.opts, prepared, seats); err != nil {
+		if err := g.start(ctx, s.opts, &s.keeper, prepared, seats); err != nil {
 			return nil, err
 		}
 		return func() { s.adopt(h, g) }, nil
