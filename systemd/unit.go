@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -19,6 +20,10 @@ const spare = 30 * time.Second
 // maxLine is the longest line of a unit file, in bytes (LONG_LINE_MAX in
 // systemd).
 const maxLine = 1 << 20
+
+// leastStore is how many descriptors systemd is to keep at least: sockets may be
+// added to the configuration without another unit.
+const leastStore = 512
 
 // Unit is the systemd service that runs one supervisor. Name, Binary, and one of
 // Config and Run must be set.
@@ -37,6 +42,10 @@ type Unit struct {
 	SettleMax    time.Duration
 	Soak         time.Duration
 	DrainTimeout time.Duration
+
+	// Descriptors is how many descriptors the supervisor may want systemd to keep.
+	// The unit allows for more.
+	Descriptors int
 
 	// Watchdog is how long the supervisor may be silent before systemd starts
 	// it again. 0 stands for ever.
@@ -98,7 +107,7 @@ func (u Unit) Text() (string, error) {
 	t.set("RuntimeDirectory", "zddsupervisor/"+u.Name)
 	t.set("RuntimeDirectoryPreserve", "restart")
 	t.set("StateDirectory", "zddsupervisor/"+u.Name)
-	t.set("FileDescriptorStoreMax", "512")
+	t.set("FileDescriptorStoreMax", strconv.Itoa(max(leastStore, 2*u.Descriptors)))
 	t.comment("Two handoffs, since a reload may come while another runs, with room to spare.")
 	t.set("TimeoutStartSec", seconds(u.timeoutStart()))
 	t.comment("The time that draining may take, with room to spare.")

@@ -255,3 +255,14 @@ func TestCheckName(t *testing.T) {
 		}
 	}
 }
+
+// Every descriptor has room in the store, also those of sockets that are added later.
+func TestUnitStore(t *testing.T) {
+	t.Parallel()
+	for descriptors, want := range map[int]string{0: "512", 200: "512", 300: "600"} {
+		text, err := Unit{Name: "svc", Binary: "/z", Config: "/c", Descriptors: descriptors}.Text()
+		if err != nil || !strings.Contains(text, "\nFileDescriptorStoreMax="+want+"\n") {
+			t.Errorf("%d descriptors, want %s: %v\n%s", descriptors, want, err, text)
+		}
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/zddsupervisor/zddsupervisor/fdpass"
 	"github.com/zddsupervisor/zddsupervisor/internal/config"
 	"github.com/zddsupervisor/zddsupervisor/systemd"
 )
@@ -54,7 +55,9 @@ with time limits that follow from the configuration's. Type=notify-reload needs 
 			Name: cfg.Name, Binary: program,
 			CheckTimeout: cfg.Check.Timeout, ReadyTimeout: cfg.Ready.Timeout, Probing: probing(cfg), Canary: sharing(cfg.Handoff),
 			SettleMax: cfg.Settle.Max, Soak: cfg.Handoff.Soak, DrainTimeout: cfg.Drain.Timeout,
-			Portable: portable,
+			// A seat for each of two generations, and what each says.
+			Descriptors: fdpass.MaxSeats*len(cfg.Sockets) + cfg.Drain.Generations + 2,
+			Portable:    portable,
 		}
 		alone := path != "" && len(args) == 0 // the file says everything
 		cmd.Flags().Visit(func(f *pflag.Flag) { alone = alone && (f.Name == "config" || f.Name == "portable") })
