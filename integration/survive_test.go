@@ -139,3 +139,48 @@ func sinceBoot(t *testing.T, r *load.Result) (at []string) {
 	}
 	return at
 }
+
+// A state file that cannot be used is not acted upon: what is left of the service is ended, and it is started anew.
+func TestUnusableState(t *testing.T) {
+	onEach(t, func(t *testing.T, m *testMachine) {
+		s := supervise(t, m, config("-version=1", "-tree=2", "-tree-setsid"))
+		s.must("systemctl", "start", unitName)
+		const path = "/run/zddsupervisor/svc/state.json"
+		for _, mangle := range []string{
+			"truncate --size=-20 " + path,
+			"echo garbage > " + path,
+			": > " + path,
+			`sed -i 's/"version":1,/"version":999,/' ` + path,
+			`sed -i 's/"boot":"[^"]*"/"boot":"another"/' ` + path,
+			`sed -i 's/"phase":"[^"]*"/"phase":"unheard of"/' ` + path,
+			"rm " + path,
+			"rm " + path + "; ln -s /etc/passwd " + path,
+		} {
+			before, supervisor := s.live(), s.show(unitName, "MainPID")
+			s.must("kill", "-STOP", supervisor) // so that it cannot write another one
+			s.must("sh", "-c", mangle)
+			s.must("kill", "-KILL", supervisor)
+			s.eventually("another supervisor has started the service", func() bool {
+				now := s.show(unitName, "MainPID")
+				return now != supervisor && now != "0" && s.run(supervisorPath, "status").Status == 0 && s.live() > 0
+			})
+			if now := s.live(); now == before {
+				t.Errorf("%s: process %d is live again", mangle, now)
+			}
+			if got := s.answers(); got != "1" {
+				t.Errorf("%s: version %q answers", mangle, got)
+			}
+			if r := s.run("kill", "-0", strconv.Itoa(before)); r.Status == 0 {
+				t.Errorf("%s: process %d is left", mangle, before)
+			}
+			if r := s.reload(); r.Status != 0 {
+				t.Errorf("%s: reload: %s", mangle, r)
+			}
+			s.eventually("the old generation is gone", func() bool { return len(s.status().Generations) == 1 })
+		}
+		s.must("systemctl", "stop", unitName)
+		if left, err := s.UnitProcesses(unitName); err != nil || len(left) > 0 {
+			t.Errorf("after the stop, there are %+v, %v", left, err)
+		}
+	})
+}

@@ -90,7 +90,6 @@ type handover struct {
 func (h handover) TakeOver(sockets map[string]*fdpass.FD) error {
 	parts, err := h.from.listener.Files()
 	if err != nil {
-		h.to.Close(err)
 		return err
 	}
 	defer func() {

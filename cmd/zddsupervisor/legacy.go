@@ -58,7 +58,11 @@ func begin(cfg *config.Config, inherited map[string][]*fdpass.FD, log *slog.Logg
 		return nil, err
 	}
 	l.systemd, l.stored = sortInherited(inherited)
-	if l.saved, err = upgrade.LoadSaved(statePath(cfg)); err != nil {
+	l.saved, err = upgrade.LoadSaved(statePath(cfg))
+	if err == nil && l.saved == nil && len(l.stored) > 0 {
+		err = fmt.Errorf("%w: it is gone", upgrade.ErrSaved)
+	}
+	if err != nil {
 		log.Error("what the supervisor before this one was doing is not known; the service is started anew", "cause", err)
 		endUnknown(log)
 	}

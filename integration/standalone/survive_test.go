@@ -2,6 +2,9 @@ package standalone
 
 import (
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -77,5 +80,51 @@ func TestAllKilledAndStartedAgain(t *testing.T) {
 	}
 	if !strings.Contains(r.log.String(), "could not be kept") {
 		t.Error("the log does not say that a socket was lost")
+	}
+}
+
+// A state file that names the process of somebody else, who has got the number since, does not touch that process.
+func TestStalePID(t *testing.T) {
+	t.Parallel()
+	r := startReign(t, tested("v0"))
+	st := r.status()
+	end(t, st.PID, unix.SIGKILL)
+	end(t, live(st).PID, unix.SIGKILL)
+	other := exec.Command("sleep", "1000")
+	if err := other.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		other.Wait()
+		close(ended)
+	}()
+	t.Cleanup(func() {
+		other.Process.Kill()
+		<-ended
+	})
+	path := filepath.Join(r.dir, "run", "state.json")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stale := strings.Replace(string(text), fmt.Sprintf(`"pid":%d`, live(st).PID), fmt.Sprintf(`"pid":%d`, other.Process.Pid), 1)
+	if stale == string(text) {
+		t.Fatal("the state file does not name the service's process")
+	}
+	if err := os.WriteFile(path, []byte(stale), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.again()
+	now := r.until("a live generation", func(st *control.Status) bool { return live(st) != nil })
+	if live(now).PID == other.Process.Pid || live(now).Number == live(st).Number {
+		t.Errorf("%+v is live", live(now))
+	}
+	r.reloadTo(tested("v1")).must()
+	r.settled()
+	select {
+	case <-ended:
+		t.Error("the other process has ended")
+	default:
 	}
 }
