@@ -233,8 +233,11 @@ func TestNoRetryOnReusedConnection(t *testing.T) {
 	c.Reload = func(context.Context, int) (string, error) { return "", nil }
 	rep := must(t, c)
 	rep.expect(t, Lost)
-	if want := rep.All.Requests + 1; requests != want {
-		t.Errorf("%d requests were sent, %d came in", want, requests)
+	mu.Lock()
+	came := requests
+	mu.Unlock()
+	if want := rep.All.Requests + 1; came != want {
+		t.Errorf("%d requests were sent, %d came in", want, came)
 	}
 	if got := rep.All.Failed; got < rep.All.Requests/5 || got > rep.All.Requests/3 {
 		t.Errorf("%d of %d failed; one in four must", got, rep.All.Requests)
@@ -318,7 +321,11 @@ func TestExecutedTwice(t *testing.T) {
 	}))
 	c := quick("http://" + l.Addr().String() + "/")
 	c.Reload = v.next
-	c.Executed = func(context.Context) ([]string, error) { return ids, nil }
+	c.Executed = func(context.Context) ([]string, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(ids), nil
+	}
 	rep := must(t, c)
 	rep.expect(t, Masked)
 	if rep.ExecutedTwice != 1 {
