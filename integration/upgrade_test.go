@@ -1,7 +1,10 @@
 package integration_test
 
 import (
+	"encoding/json"
 	"fmt"
+	"math/rand/v2"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -133,6 +136,58 @@ func TestManagerReloadsInAHandoff(t *testing.T) {
 		t.Logf("%s", result)
 		if j := result.Judge(l.handoffs); j.Verdict != load.Clean {
 			t.Errorf("%s", j)
+		}
+	})
+}
+
+// TestKilledInUpgrade kills the supervisor at random moments while it is being replaced. Whoever has the service then, it is one, and
+// systemd knows it; the service is the same process, and no request fails.
+func TestKilledInUpgrade(t *testing.T) {
+	const kills = 12
+	onEach(t, func(t *testing.T, m *testMachine) {
+		s := supervise(t, m, config("-version=0", "-serve=http"))
+		s.must("systemctl", "start", unitName)
+		l := s.load(load.Config{Workers: 2})
+		l.versions(1)
+		pid := s.live()
+		came := map[string]int{}
+		for range kills {
+			was := s.show(unitName, "MainPID")
+			upgraded := make(chan struct{})
+			go func() {
+				defer close(upgraded)
+				s.run(supervisorPath, "upgrade")
+			}()
+			time.Sleep(time.Duration(rand.IntN(200)) * time.Millisecond) // not to wait for anything: to hit any moment
+			if s.run("kill", "-KILL", was).Status == 0 {
+				came["killed"]++
+			} else {
+				came["too late"]++
+			}
+			<-upgraded
+			s.eventually("one supervisor that systemd knows", func() bool {
+				main := s.show(unitName, "MainPID")
+				var st struct{ PID int }
+				r := s.run(supervisorPath, "status", "--json")
+				return r.Status == 0 && json.Unmarshal([]byte(r.Stdout), &st) == nil && strconv.Itoa(st.PID) == main &&
+					main != was && s.show(unitName, "ActiveState") == "active"
+			})
+			if got := s.live(); got != pid {
+				t.Fatalf("the service is process %d, and was %d", got, pid)
+			}
+		}
+		t.Log(came)
+		if came["killed"] == 0 {
+			t.Error("inconclusive: every kill came too late")
+		}
+		result := l.stop()
+		t.Logf("%s", result)
+		if n := result.Failed(); n > 0 {
+			t.Errorf("%d requests failed", n)
+		}
+		s.must("systemctl", "stop", unitName)
+		if left, err := s.UnitProcesses(unitName); err != nil || len(left) > 0 {
+			t.Errorf("after the stop, there are %+v, %v", left, err)
 		}
 	})
 }
