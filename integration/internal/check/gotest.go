@@ -26,7 +26,7 @@ func tests(ctx context.Context, r *report) {
 }
 
 func integrationTests(ctx context.Context, r *report) {
-	testPackages(ctx, r, measures, "-p=1", "-timeout=20m")
+	testPackages(ctx, r, measures, "-p=1", "-timeout=40m")
 }
 
 // testPackages runs "go test" with these arguments for all packages of the module that are wanted.
