@@ -21,7 +21,7 @@ func (s *Supervisor) end(g *generation, role Role, why string) {
 	if g.watchdog != nil {
 		g.watchdog.Stop()
 	}
-	p, told := g.plan, g.wasTold()
+	p, told := g.plan, g.telling || g.wasTold()
 	ctx, limit, kill := withDeadline(context.Background(), p.SettleMax+p.Linger+p.DrainTimeout)
 	waiting, notFurther := context.WithCancel(ctx)
 	unhurried, hurry := context.WithCancel(waiting)
@@ -130,15 +130,18 @@ func (s *Supervisor) drain(ctx context.Context, g *generation, open []OpenSocket
 	if g.wasTold() { // by the supervisor before this one: a second signal may mean something else to it
 		return s.awaitEnd(ctx, g, open)
 	}
-	// Before it is told: if this supervisor ends in between, the drain limit sees to it.
-	close(g.told)
-	s.ask(context.Background(), s.persist)
+	s.ask(context.Background(), func() {
+		g.telling = true
+		s.persist()
+	})
 	// A process that is stopped is woken, as systemd does it: it could not act on the signal otherwise.
 	for _, sig := range []unix.Signal{g.plan.DrainSignal, unix.SIGCONT} {
 		if err := g.process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
 			s.log.Warn("cannot signal a generation", "generation", g.number, "signal", unix.SignalName(sig), "cause", err)
 		}
 	}
+	close(g.told)
+	s.ask(context.Background(), s.persist)
 	return s.awaitEnd(ctx, g, open)
 }
 

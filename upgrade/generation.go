@@ -66,6 +66,7 @@ type generation struct {
 	served   bool           // clients may have got to it
 	open     []OpenSocket   // what was on its way to it when it should have been quiet
 	hurry    func()         // ends the wait before its stop signal; set once it is being ended, and may be called again
+	telling  bool           // its stop signal is about to be sent
 	told     chan struct{}  // closed when its stop signal was sent
 	watchdog *time.Timer    // fires when it has not said WATCHDOG=1 in time; nil if it need not
 	parted   chan struct{}  // closed when it is left to another supervisor

@@ -19,7 +19,7 @@ import (
 //   - A handoff that had not moved all new connections is rolled back: they go to the live generation, and the new one is
 //     ended. One that had is finished, without the rest of its soak, and so is one whose new generation was ready if
 //     there is no live one to go back to.
-//   - A generation that was being ended is ended; it is not told again.
+//   - A generation that was being ended is ended; one that was told to stop is not told again, see resume.
 func (s *Supervisor) takeOver(v *Saved) {
 	s.number, s.handoffs, s.last, s.orphan = v.Number, v.Handoffs, v.Last, v.Orphan
 	r := &recovery{s: s, saved: v, generations: make(map[int]*generation)}
@@ -67,7 +67,7 @@ func (r *recovery) restoreGenerations() {
 	for _, sg := range r.saved.Generations {
 		g := &generation{
 			number: sg.Number, release: sg.Release, inodes: sg.Inodes, role: sg.Role, uid: sg.UID, status: sg.Status,
-			started: sg.Started, ready: sg.Ready, lived: sg.Lived, why: sg.Why, served: sg.Served, open: sg.Open,
+			started: sg.Started, ready: sg.Ready, lived: sg.Lived, why: sg.Why, served: sg.Served, open: sg.Open, telling: sg.Telling,
 			notified: make(chan struct{}), told: make(chan struct{}), parted: make(chan struct{}),
 		}
 		if g.plan = r.plan(sg.Plan); g.plan == nil {
@@ -227,7 +227,18 @@ func (r *recovery) resume(g *generation) {
 	case g.why == "":
 		g.why = "the supervisor had ended while it was being started"
 	}
+	// The supervisor has ended just before or just after it has sent the stop signal. A second one may mean something else to a
+	// service, but one that does not accept any more has had it.
+	if g.telling && !g.wasTold() && r.letGo(g) {
+		close(g.told)
+	}
 	s.end(g, role, g.why)
+}
+
+// letGo reports whether a generation has closed its sockets.
+func (r *recovery) letGo(g *generation) bool {
+	held, known, err := g.process.Tree().Holds(g.inodes)
+	return err == nil && known && !slices.Contains(held, true)
 }
 
 // decide brings a handoff that was under way to an end, and the service up if it is down.

@@ -77,7 +77,8 @@ type savedGeneration struct {
 	Lived     time.Time       `json:"lived"`
 	Why       string          `json:"why,omitempty"`
 	Served    bool            `json:"served,omitempty"`
-	Told      bool            `json:"told,omitempty"` // its stop signal was sent, or is about to be
+	Telling   bool            `json:"telling,omitempty"` // its stop signal is about to be sent
+	Told      bool            `json:"told,omitempty"`    // its stop signal was sent
 	Open      []OpenSocket    `json:"open,omitempty"`
 }
 
