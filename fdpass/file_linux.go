@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"os/user"
+	"path"
 	"strconv"
 	"strings"
 
@@ -36,16 +37,57 @@ type socketFile struct {
 	id   fileID
 }
 
-// remove unlinks the file if it is still the one that we bound. Nobody but the
-// owner of the directory could put another file there between the look and the
-// unlink.
+// remove unlinks the file if it is still the one that we bound, and the second
+// link. Nobody but the owner of the directory could put another file there between
+// the look and the unlink.
 func (f *socketFile) remove() error {
-	id, _, err := identify(f.path)
+	return errors.Join(f.unlink(f.path), f.unlink(f.spare()))
+}
+
+// unlink unlinks one of the two links.
+func (f *socketFile) unlink(path string) error {
+	id, _, err := identify(path)
 	if err != nil || id != f.id {
 		return nil // gone, or somebody else's
 	}
-	if err := unix.Unlink(f.path); err != nil && err != unix.ENOENT {
-		return &os.PathError{Op: "remove", Path: f.path, Err: err}
+	if err := unix.Unlink(path); err != nil && err != unix.ENOENT {
+		return &os.PathError{Op: "remove", Path: path, Err: err}
+	}
+	return nil
+}
+
+// spare is where the second link is: beside the first, since links cannot lead to
+// another file system.
+func (f *socketFile) spare() string {
+	dir, name := path.Split(f.path)
+	return dir + "." + name + ".zdd"
+}
+
+// keep makes the second link. One that a dead supervisor has left is replaced.
+func (f *socketFile) keep() error {
+	spare := f.spare()
+	if id, kind, err := identify(spare); err == nil && id == f.id {
+		return nil
+	} else if err == nil && kind == unix.S_IFSOCK {
+		if err := unix.Unlink(spare); err != nil {
+			return &os.PathError{Op: "remove", Path: spare, Err: err}
+		}
+	}
+	if err := unix.Link(f.path, spare); err != nil {
+		return &os.LinkError{Op: "link", Old: f.path, New: spare, Err: err}
+	}
+	return nil
+}
+
+// restore puts the path back from the second link.
+func (f *socketFile) restore() error {
+	if id, _, err := identify(f.spare()); err != nil {
+		return &os.PathError{Op: "lstat", Path: f.spare(), Err: err}
+	} else if id != f.id {
+		return fmt.Errorf("%s: %w", f.spare(), errReplaced)
+	}
+	if err := unix.Link(f.spare(), f.path); err != nil && err != unix.EEXIST {
+		return &os.LinkError{Op: "link", Old: f.spare(), New: f.path, Err: err}
 	}
 	return nil
 }

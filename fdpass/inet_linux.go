@@ -31,7 +31,9 @@ func openInet(s Spec, log *slog.Logger) (_ Socket, err error) {
 	if steer {
 		return newSteered(s, fd, e, log), nil
 	}
-	return &shared{spec: s, log: log, fd: fd, endpoint: e}, nil
+	sh := &shared{spec: s, log: log, fd: fd, endpoint: e}
+	sh.watch()
+	return sh, nil
 }
 
 // adopt makes a Socket of a duplicate of fd, which is borrowed and which systemd

@@ -37,6 +37,9 @@ func restore(s Snapshot, find func(Part) *FD, log *slog.Logger) (_ Socket, err e
 		if s.File != nil {
 			sh.file = &socketFile{path: s.Spec.Address, id: fileID{s.File.Device, s.File.Inode}}
 		}
+		if !sh.foreign {
+			sh.watch()
+		}
 		return sh, nil
 	}
 	st := newSteered(s.Spec, seats[0].fd, at, log)
@@ -166,6 +169,7 @@ func eachPart(fd *FD, do func(id string, fd *FD) error) error {
 }
 
 func (sh *shared) Release() error {
+	sh.guard.close()
 	sh.mu.Lock()
 	sh.file = nil
 	sh.mu.Unlock()

@@ -29,6 +29,7 @@ func (sh *shared) Retire(ctx context.Context) error {
 		}
 		return sh.Close()
 	}
+	sh.guard.close()
 	if err := sh.use(sh.stopTaking); err != nil {
 		return err
 	}

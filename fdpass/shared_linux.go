@@ -28,6 +28,64 @@ type shared struct {
 	fd   *FD         // owned; closed is closed for good
 	file *socketFile // of a unix path that we bound, else nil
 	sink *FD         // owned; takes the SYNs while the socket retires, or nil
+
+	guard *guard // owned; nil where there is nothing to guard
+}
+
+// watch begins to guard a socket that is the supervisor's own. It is called before
+// anybody else has the socket.
+func (sh *shared) watch() {
+	if !sh.endpoint.listens() && sh.file == nil {
+		return
+	}
+	var relisten func() error
+	if sh.endpoint.listens() {
+		relisten = func() error { return sh.use(sh.relisten) }
+	}
+	sh.guard = newGuard(sh.fd, sh.file, sh.log.With("socket", sh.spec.FDName()), relisten)
+}
+
+// errDeaf is what is wrong with a socket that takes no connections any more.
+var errDeaf = errors.New("the kernel does not let it take connections any more")
+
+// relisten makes the socket take connections again, where it always has, after
+// shutdown(2) has ended that for everybody. For a unix socket there is no way.
+func (sh *shared) relisten(raw int) error {
+	if sh.endpoint.tcp() {
+		// A port that the kernel has chosen is not kept for it.
+		if err := sh.bindAgain(raw); err != nil && !errors.Is(err, unix.EINVAL) {
+			return err
+		}
+	}
+	if err := sh.spec.listen(raw); err != nil {
+		return err
+	}
+	fds := []unix.PollFd{{Fd: int32(raw), Events: unix.POLLRDHUP}}
+	if _, err := unix.Poll(fds, 0); err != nil {
+		return os.NewSyscallError("poll", err)
+	}
+	now, err := inspect(raw)
+	if err != nil {
+		return err
+	}
+	if fds[0].Revents&(unix.POLLHUP|unix.POLLRDHUP) != 0 || now.addr() != sh.endpoint.addr() {
+		return errDeaf
+	}
+	return nil
+}
+
+// bindAgain binds the TCP socket to the address that it had. It returns EINVAL if
+// it has one.
+func (sh *shared) bindAgain(raw int) error {
+	addr, err := sh.endpoint.addrPort()
+	if err != nil {
+		return err
+	}
+	sa, _, err := target{addr, sh.endpoint.network == TCP6}.sockaddr()
+	if err != nil {
+		return err
+	}
+	return os.NewSyscallError("bind", unix.Bind(raw, sa))
 }
 
 // openUnix opens the socket of a unix spec anew.
@@ -41,6 +99,7 @@ func openUnix(s Spec, log *slog.Logger) (_ *shared, err error) {
 		return nil, err
 	}
 	sh.endpoint.reportBacklog(s, sh.fd.Raw(), log)
+	sh.watch()
 	return sh, nil
 }
 
@@ -112,6 +171,7 @@ func (sh *shared) use(f func(raw int) error) error {
 func (sh *shared) Stats() (st Stats, err error) {
 	err = sh.use(func(raw int) error {
 		st, err = sh.endpoint.stats(raw)
+		st.Repaired = sh.guard.count()
 		if err != nil || sh.sink == nil {
 			return err
 		}
@@ -172,6 +232,7 @@ func changeable(from, to Spec) error {
 }
 
 func (sh *shared) Close() error {
+	sh.guard.close() // which may need the mutex
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	if sh.fd.Raw() < 0 {

@@ -175,6 +175,11 @@ type Stats struct {
 	// because the one that they came to did not accept them any more, and Lost how
 	// many of those could not be.
 	Forwarded, Lost int
+
+	// Repaired is how many times a process had shut a shared socket down for
+	// everybody, or removed its path, and it was put right. It counts from when
+	// this process has it.
+	Repaired int
 }
 
 // A Seat is one generation's part in a steered socket.

@@ -340,16 +340,18 @@ func TestForeignInode(t *testing.T) {
 	for _, foreign := range []string{"socket", "file", "none"} {
 		path := sockPath(t)
 		s := mustOpen(t, "unix://"+path)
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
+		other := path + "2"
 		switch foreign {
 		case "socket":
-			leaveStale(t, "unix://"+path)
+			leaveStale(t, "unix://"+other)
 		case "file":
-			if err := os.WriteFile(path, nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(other, nil, 0o600))
+		}
+		if foreign == "none" { // and nothing to put it back from
+			must(t, os.Remove((&socketFile{path: path}).spare()))
+			must(t, os.Remove(path))
+		} else {
+			must(t, os.Rename(other, path))
 		}
 		before, _, _ := identify(path)
 		if err := s.Reconfigure(mustParse(t, "unix://"+path+"?permissions=0600")); foreign != "none" && !errors.Is(err, errReplaced) {

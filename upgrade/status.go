@@ -60,6 +60,9 @@ type SocketStatus struct {
 	// and Lost how many of those could not be.
 	Forwarded int `json:"forwarded"`
 	Lost      int `json:"lost"`
+	// Repaired is how many times a process of the service had shut a shared socket down for everybody, or its path was
+	// removed, and it was put right.
+	Repaired int `json:"repaired,omitempty"`
 }
 
 // SeatStatus is one generation's part in a steered socket.
@@ -129,7 +132,7 @@ func describeSocket(b fdpass.Bound, generations []*generation, counts connection
 	d := SocketStatus{Name: b.Spec.FDName(), Address: b.Socket.Addr(), Mode: b.Socket.Mode()}
 	stats, err := b.Socket.Stats()
 	d.Queue, d.QueueLimit, d.Unread = stats.Queue, stats.QueueLimit, stats.Unread
-	d.Forwarded, d.Lost = stats.Forwarded, stats.Lost
+	d.Forwarded, d.Lost, d.Repaired = stats.Forwarded, stats.Lost, stats.Repaired
 	seats, seatsErr := b.Socket.Seats()
 	if err = cmp.Or(err, seatsErr); err != nil {
 		d.Error = err.Error()

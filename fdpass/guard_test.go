@@ -1,0 +1,126 @@
+package fdpass
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// repairs waits until a socket was repaired so many times.
+func repairs(t *testing.T, s Socket, n int, log *logBuffer) {
+	t.Helper()
+	for end := time.Now().Add(deadline); mustStats(t, s).Repaired < n; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d repairs, want %d; the log says\n%s", mustStats(t, s).Repaired, n, log.String())
+		}
+	}
+}
+
+// A process that shuts a shared TCP socket down ends it for everybody: it listens again, at the same address, also where the kernel
+// has chosen the port.
+func TestGuardShutdown(t *testing.T) {
+	t.Parallel()
+	for _, spec := range []string{"127.0.0.1:0?mode=shared", "tcp6://[::1]:0?mode=shared", "tcp://:0?mode=shared&backlog=5"} {
+		t.Run(spec, func(t *testing.T) {
+			t.Parallel()
+			var log logBuffer
+			s := mustOpenAll(t, OpenOptions{Log: log.logger()}, spec)[0].Socket
+			child, err := s.Join(1, 0)
+			must(t, err)
+			defer child.Close()
+			for n := 1; n <= 2; n++ {
+				must(t, unix.Shutdown(child.Raw(), unix.SHUT_RDWR))
+				repairs(t, s, n, &log)
+				echo(t, dialText(t, s.Addr()), accept(t, child), "hello")
+			}
+			if !strings.Contains(log.String(), "it listens again") || !strings.Contains(log.String(), "level=ERROR") {
+				t.Errorf("the log says %q", log.String())
+			}
+		})
+	}
+}
+
+// A unix socket does not listen again, and that is said once.
+func TestGuardShutdownUnix(t *testing.T) {
+	t.Parallel()
+	var log logBuffer
+	s := mustOpenAll(t, OpenOptions{Log: log.logger()}, "unix://"+filepath.Join(shortDir(t), "s"))[0].Socket
+	child, err := s.Join(1, 0)
+	must(t, err)
+	defer child.Close()
+	must(t, unix.Shutdown(child.Raw(), unix.SHUT_RDWR))
+	for end := time.Now().Add(deadline); !strings.Contains(log.String(), "cannot listen again"); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("the log says %q", log.String())
+		}
+	}
+	if n := mustStats(t, s).Repaired; n != 0 {
+		t.Errorf("%d repairs", n)
+	}
+}
+
+// A path that a process of the service removes, or moves away, is put back: the same socket, with owner and mode.
+func TestGuardPath(t *testing.T) {
+	t.Parallel()
+	for _, network := range []string{"unix", "unixgram", "unixpacket"} {
+		t.Run(network, func(t *testing.T) {
+			t.Parallel()
+			dir := shortDir(t)
+			path := filepath.Join(dir, "s")
+			var log logBuffer
+			s := mustOpenAll(t, OpenOptions{Log: log.logger()}, network+"://"+path+"?permissions=0640")[0].Socket
+			before, err := os.Lstat(path)
+			must(t, err)
+			must(t, os.Remove(path))
+			repairs(t, s, 1, &log)
+			must(t, os.Rename(path, path+".moved"))
+			repairs(t, s, 2, &log)
+			must(t, os.Remove(path+".moved"))
+			after, err := os.Lstat(path)
+			must(t, err)
+			if !os.SameFile(before, after) || after.Mode().Perm() != 0o640 {
+				t.Errorf("there is %v, and was %v", after.Mode(), before.Mode())
+			}
+			c, err := net.Dial(network, path)
+			must(t, err)
+			c.Close()
+			must(t, s.Close())
+			if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+				t.Errorf("left: %v, %v", left, err)
+			}
+		})
+	}
+}
+
+// What somebody else puts at the path stays there; once that is gone, the socket's file is put back.
+func TestGuardDisplaced(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(shortDir(t), "s")
+	var log logBuffer
+	s := mustOpenAll(t, OpenOptions{Log: log.logger()}, "unix://"+path)[0].Socket
+	other := path + ".other"
+	must(t, os.WriteFile(other, []byte("mine"), 0o600))
+	must(t, os.Rename(other, path))
+	for end := time.Now().Add(deadline); !strings.Contains(log.String(), "another file has taken the place"); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("the log says %q", log.String())
+		}
+	}
+	if b, err := os.ReadFile(path); err != nil || string(b) != "mine" {
+		t.Errorf("the other file: %q, %v", b, err)
+	}
+	must(t, os.Remove(path))
+	repairs(t, s, 1, &log)
+	// And nobody removes it with the socket if it is not the socket's.
+	must(t, os.WriteFile(other, []byte("mine"), 0o600))
+	must(t, os.Rename(other, path))
+	must(t, s.Close())
+	if b, err := os.ReadFile(path); err != nil || string(b) != "mine" {
+		t.Errorf("the other file, after Close: %q, %v", b, err)
+	}
+}
