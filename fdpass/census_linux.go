@@ -120,6 +120,22 @@ func (c *Census) Count(s Socket, inodes map[uint64]bool) int {
 	return n
 }
 
+// Established returns the inode numbers of the open connections to a TCP socket
+// that a process has accepted; none for others.
+func (c *Census) Established(s Socket) []uint64 {
+	at, ok := reachOf(s)
+	if !ok {
+		return nil
+	}
+	var inodes []uint64
+	for conn := range c.to(at) {
+		if conn.state == tcpEstablished && conn.inode != 0 {
+			inodes = append(inodes, conn.inode)
+		}
+	}
+	return inodes
+}
+
 // Accepted reports whether a process has accepted a connection, of which c is the
 // client's end, to one of the sockets.
 func (c *Census) Accepted(client net.Conn) bool {

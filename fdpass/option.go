@@ -33,6 +33,7 @@ func options() []option {
 	tcp := func(s Spec) bool { return s.tcp() }
 	own := func(s Spec) bool { return s.Network != Systemd }
 	all := func(Spec) bool { return true }
+	carries := func(s Spec) bool { return s.tcp() || s.Network == Systemd }
 	const (
 		onlyInet = "internet sockets"
 		onlyFile = "unix sockets with a path"
@@ -42,6 +43,7 @@ func options() []option {
 	return []option{
 		text("name", func(s *Spec) *string { return &s.Name }, all, "").changeable(),
 		text("mode", func(s *Spec) *Mode { return &s.Mode }, all, ""),
+		text("protocol", func(s *Spec) *string { return &s.Protocol }, carries, "tcp sockets").changeable(),
 		number("backlog", func(s *Spec) *int { return &s.Backlog }, listens, "sockets that take connections").changeable(),
 		text("owner", func(s *Spec) *string { return &s.Owner }, file, onlyFile).changeable(),
 		text("group", func(s *Spec) *string { return &s.Group }, file, onlyFile).changeable(),

@@ -32,6 +32,9 @@ const (
 	Systemd    = "systemd"    // passed in by a .socket unit
 )
 
+// HTTP1 is the Protocol of HTTP/1.0 and HTTP/1.1 without TLS.
+const HTTP1 = "http/1"
+
 // A Spec describes one socket of a configuration. It is plain data: fill it
 // field by field or with ParseSpec, and check it with Validate, since no field
 // is checked before. Specs can be compared with ==.
@@ -66,6 +69,10 @@ type Spec struct {
 	// to be steered is shared where the kernel cannot do it; Socket.Mode tells.
 	// Option "mode".
 	Mode Mode
+
+	// Protocol says what is spoken on the socket's connections: HTTP1, or empty for
+	// what nobody needs to know. Option "protocol".
+	Protocol string
 
 	// Backlog is how many connections may wait to be accepted; 0 stands for as
 	// many as the kernel allows (net.core.somaxconn). The kernel clamps what is

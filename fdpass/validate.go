@@ -41,7 +41,7 @@ func (s Spec) Validate() error {
 }
 
 func (s Spec) validate() *SpecError {
-	for _, check := range []func() *SpecError{s.checkNetwork, s.checkName, s.checkMode, s.checkFit, s.checkValues, s.checkAddress} {
+	for _, check := range []func() *SpecError{s.checkNetwork, s.checkName, s.checkMode, s.checkProtocol, s.checkFit, s.checkValues, s.checkAddress} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -95,6 +95,13 @@ func (s Spec) checkMode() *SpecError {
 		return wrong("mode", "option \"mode\": a socket with reuseport cannot be steered, since others share its address; use %q", Shared)
 	}
 	return nil
+}
+
+func (s Spec) checkProtocol() *SpecError {
+	if s.Protocol == "" || s.Protocol == HTTP1 {
+		return nil
+	}
+	return wrong("protocol", "option \"protocol\": %q is not a protocol that is known here; use %q, or leave it out", s.Protocol, HTTP1)
 }
 
 // checkFit refuses options that mean nothing for the kind of socket.

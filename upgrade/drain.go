@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// end begins to end a generation: what is on its way to it arrives, its connections may end by themselves, then it is
-// asked to finish, has until its drain limit, and then its whole tree is killed. One that is being ended already goes
+// end begins to end a generation: what is on its way to it arrives, its connections may end by themselves, those that are
+// carried over come between two requests, then it is asked to finish, has until its drain limit, and then its whole tree is killed. One that is being ended already goes
 // on as it was.
 func (s *Supervisor) end(g *generation, role Role, why string) {
 	if g.ending {
@@ -22,7 +22,12 @@ func (s *Supervisor) end(g *generation, role Role, why string) {
 		g.watchdog.Stop()
 	}
 	p, told := g.plan, g.telling || g.wasTold()
-	ctx, limit, kill := withDeadline(context.Background(), p.SettleMax+p.Linger+p.DrainTimeout)
+	before := p.SettleMax + p.Linger
+	carries := s.carriesFrom(g, role) && !told
+	if carries {
+		before += p.Carry.Wait
+	}
+	ctx, limit, kill := withDeadline(context.Background(), before+p.DrainTimeout)
 	waiting, notFurther := context.WithCancel(ctx)
 	unhurried, hurry := context.WithCancel(waiting)
 	g.endLimit, g.kill, g.hurry, g.notFurther = limit, kill, hurry, notFurther
@@ -30,6 +35,7 @@ func (s *Supervisor) end(g *generation, role Role, why string) {
 	began := time.Now()
 	s.attend(func() {
 		defer kill()
+		s.unpark(g)
 		s.retire(ctx, g)
 		open := g.open
 		if settle && !told {
@@ -38,11 +44,16 @@ func (s *Supervisor) end(g *generation, role Role, why string) {
 		if role == RoleDraining && !told {
 			s.linger(unhurried, g)
 		}
+		var parked *carrying
+		if carries && !g.wasParted() {
+			parked = s.park(ctx, g)
+		}
 		if g.wasParted() {
+			parked.giveBack()
 			return
 		}
 		limit.restart(p.DrainTimeout)
-		killed := s.drain(waiting, g, open)
+		killed := s.drain(waiting, g, open, parked)
 		if g.wasParted() { // whether it has ended or not is for the other supervisor to see
 			return
 		}
@@ -125,8 +136,9 @@ func (s *Supervisor) retire(parent context.Context, g *generation) {
 }
 
 // drain blocks until no process of a generation is left, or it is left to another supervisor, and returns how many
-// processes had to be killed. open is what was still on its way to it.
-func (s *Supervisor) drain(ctx context.Context, g *generation, open []OpenSocket) (killed int) {
+// processes had to be killed. open is what was still on its way to it, and parked are those of its connections that are
+// carried over, or nil.
+func (s *Supervisor) drain(ctx context.Context, g *generation, open []OpenSocket, parked *carrying) (killed int) {
 	if g.wasTold() { // by the supervisor before this one: a second signal may mean something else to it
 		return s.awaitEnd(ctx, g, open)
 	}
@@ -140,6 +152,7 @@ func (s *Supervisor) drain(ctx context.Context, g *generation, open []OpenSocket
 			s.log.Warn("cannot signal a generation", "generation", g.number, "signal", unix.SignalName(sig), "cause", err)
 		}
 	}
+	s.carry(parked)
 	close(g.told)
 	s.ask(context.Background(), s.persist)
 	return s.awaitEnd(ctx, g, open)

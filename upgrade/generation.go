@@ -50,26 +50,28 @@ type generation struct {
 	cgroup   *child.Cgroup // nil where none is delegated
 	notified chan struct{} // closed when it has said READY=1
 
-	role     Role
-	said     bool   // notified is closed
-	stopping bool   // it has said STOPPING=1
-	status   string // its last STATUS=, without control characters
-	started  time.Time
-	ready    time.Time      // when it said so; zero until then
-	lived    time.Time      // when it became live; zero until then
-	ending   bool           // a goroutine is ending it
-	endLimit *deadline      // of its drain
-	kill     func()         // ends its drain, and it, at once; set once it is being ended, and may be called again
-	why      string         // why it is being ended
-	keepSeat bool           // its seat waits for an heir
-	retired  []fdpass.Bound // sockets that have left the configuration with it
-	served   bool           // clients may have got to it
-	open     []OpenSocket   // what was on its way to it when it should have been quiet
-	hurry    func()         // ends the wait before its stop signal; set once it is being ended, and may be called again
-	telling  bool           // its stop signal is about to be sent
-	told     chan struct{}  // closed when its stop signal was sent
-	watchdog *time.Timer    // fires when it has not said WATCHDOG=1 in time; nil if it need not
-	parted   chan struct{}  // closed when it is left to another supervisor
+	role       Role
+	said       bool   // notified is closed
+	stopping   bool   // it has said STOPPING=1
+	status     string // its last STATUS=, without control characters
+	started    time.Time
+	ready      time.Time      // when it said so; zero until then
+	lived      time.Time      // when it became live; zero until then
+	ending     bool           // a goroutine is ending it
+	endLimit   *deadline      // of its drain
+	kill       func()         // ends its drain, and it, at once; set once it is being ended, and may be called again
+	why        string         // why it is being ended
+	keepSeat   bool           // its seat waits for an heir
+	retired    []fdpass.Bound // sockets that have left the configuration with it
+	served     bool           // clients may have got to it
+	open       []OpenSocket   // what was on its way to it when it should have been quiet
+	hurry      func()         // ends the wait before its stop signal; set once it is being ended, and may be called again
+	telling    bool           // its stop signal is about to be sent
+	told       chan struct{}  // closed when its stop signal was sent
+	adopted    bool           // another supervisor has started it
+	replacedBy int            // the handoff that made the next one live; 0 if none has
+	watchdog   *time.Timer    // fires when it has not said WATCHDOG=1 in time; nil if it need not
+	parted     chan struct{}  // closed when it is left to another supervisor
 	// notFurther ends the wait for its end, without ending it; set once it is being ended.
 	notFurther func()
 	left       *fdpass.FD // its notify socket, for the other supervisor

@@ -95,7 +95,7 @@ func (s *Supervisor) complete() {
 		}
 	}
 	if old != nil {
-		old.retired, old.open = removed, h.record.Unsettled
+		old.retired, old.open, old.replacedBy = removed, h.record.Unsettled, h.record.Handoff
 		s.end(old, RoleDraining, "replaced by generation "+fmt.Sprint(s.live.number))
 	} else { // nobody accepts from them any more
 		s.closeAll(removed)

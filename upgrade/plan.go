@@ -29,6 +29,7 @@ type Plan struct {
 	SettleMax    time.Duration // how long settling may take
 	Soak         time.Duration // how long the old generation stays in reach after that; 0 means not at all
 	Linger       time.Duration // how long the connections of an old generation may end by themselves, before it is told to stop
+	Carry        *Carry        // how kept-alive connections are carried over from an old generation; nil for not at all
 	Watchdog     time.Duration // a live generation must say WATCHDOG=1 this often; 0 means that it need not
 
 	Probe  *Probe       // asks the new generation before clients do, and while they do; nil for none
@@ -47,6 +48,13 @@ type Probe struct {
 	Count    int           // how many answers in a row it takes before clients get there
 	Timeout  time.Duration // how long each may take
 	Interval time.Duration // how often it is asked while the canary or the soak lasts
+}
+
+// Carry says how the kept-alive connections to those sockets whose protocol is HTTP/1 are carried over to the next generation.
+type Carry struct {
+	Wait   time.Duration // for connections to come between two requests, before the old generation is told to stop
+	Idle   time.Duration // how long one is held whose client sends nothing
+	Relays int           // how many requests are passed on at once
 }
 
 // A CanaryStep is a time in which the new generation gets a part of new connections.

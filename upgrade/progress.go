@@ -40,6 +40,8 @@ type Record struct {
 	// Unsettled is what was still on its way to the old generation when it was told to stop all the same.
 	Unsettled []OpenSocket  `json:"unsettled,omitempty"`
 	Took      time.Duration `json:"took_ns,omitempty"` // all together
+	// Carried is what became of the old generation's kept-alive connections, so far; nil where none were to be carried over.
+	Carried *Carried `json:"carried,omitempty"`
 }
 
 // StepTime is how long a step took.

@@ -68,6 +68,7 @@ func (r *recovery) restoreGenerations() {
 		g := &generation{
 			number: sg.Number, release: sg.Release, inodes: sg.Inodes, role: sg.Role, uid: sg.UID, status: sg.Status,
 			started: sg.Started, ready: sg.Ready, lived: sg.Lived, why: sg.Why, served: sg.Served, open: sg.Open, telling: sg.Telling,
+			adopted:  true,
 			notified: make(chan struct{}), told: make(chan struct{}), parted: make(chan struct{}),
 		}
 		if g.plan = r.plan(sg.Plan); g.plan == nil {

@@ -27,6 +27,8 @@ type Status struct {
 	Note        string             `json:"note,omitempty"`    // what its step is doing, where there is more to say
 	Last        *Record            `json:"last,omitempty"`    // the last that ended
 	Strays      uint64             `json:"strays"`            // processes of nobody's that were reaped
+	// Carried is what became of the kept-alive connections of all generations that were replaced; nil if there were none.
+	Carried *Carried `json:"carried,omitempty"`
 }
 
 // GenerationStatus is one generation.
@@ -84,6 +86,7 @@ func (s *Supervisor) Status(ctx context.Context) (*Status, error) {
 			Waiting: s.state.Again, Last: s.last, Strays: s.opts.Reaper.Strays(),
 			Generations: []GenerationStatus{}, Sockets: []SocketStatus{},
 		}
+		s.carryCounts(st)
 		if s.hand != nil {
 			r := s.hand.record
 			r.Steps, r.By = slices.Clone(r.Steps), slices.Clone(r.By)

@@ -113,6 +113,7 @@ type Supervisor struct {
 	lastAsked *Record // the last that somebody asked for
 	lastRead  uint64  // when that one read the configuration, see bootTicks
 	restarts  backoff
+	carriers  carriers
 	leaving   []departure // seats to give up once no step uses the sockets
 	deferred  []func()    // from the inbox, while the owner had to wait for a step
 
@@ -149,6 +150,7 @@ func New(opts Options) *Supervisor {
 		ended:       make(chan struct{}),
 		plan:        opts.Plan,
 		first:       true,
+		carriers:    newCarriers(),
 		generations: make(map[int]*generation),
 	}
 }
@@ -189,6 +191,7 @@ func (s *Supervisor) Run() error {
 	close(s.ended)
 	s.drainInbox()
 	s.tasks.Wait()
+	s.carriers.cut()
 	s.unheed()
 	return s.failure
 }
@@ -358,6 +361,7 @@ func (s *Supervisor) halt(now bool) {
 	}
 	s.tell(s.opts.Manager.Stopping("stopping"))
 	s.refuse()
+	s.endCarrying(s.killing)
 	if h := s.hand; h != nil {
 		for _, t := range h.tickets {
 			t.answer(nil, ErrStopping)

@@ -35,6 +35,7 @@ func (p planner) plan(cfg *config.Config) *upgrade.Plan {
 		Linger:       cfg.Drain.Linger,
 		Probe:        probeOf(cfg.Probe),
 		Canary:       canaryOf(cfg.Handoff.Canary),
+		Carry:        carryOf(cfg.Handoff.Carry),
 		Watchdog:     cfg.Watchdog,
 		DrainSignal:  cfg.Drain.Signal, DrainTimeout: cfg.Drain.Timeout, DrainGenerations: cfg.Drain.Generations,
 	}
@@ -103,6 +104,14 @@ func canaryOf(steps []config.CanaryStep) (plan []upgrade.CanaryStep) {
 		plan = append(plan, upgrade.CanaryStep(step))
 	}
 	return plan
+}
+
+// carryOf returns how connections are carried over, or nil.
+func carryOf(c config.Carry) *upgrade.Carry {
+	if c.KeepAlive != config.KeepAliveCarry {
+		return nil
+	}
+	return &upgrade.Carry{Wait: c.Wait, Idle: c.Idle, Relays: c.Relays}
 }
 
 // A readiness makes a waiter for one generation.

@@ -54,6 +54,7 @@ func (l *loader) check() {
 	l.checkReady()
 	l.checkProbe()
 	l.checkCanary()
+	l.checkCarry()
 	l.checkUser()
 	l.checkEnvironmentFiles()
 	l.checkPlaceholders(l.checkReleases())

@@ -154,6 +154,8 @@ type Handoff struct {
 	Canary []CanaryStep
 	// Soak is how long the old one stays in reach after that.
 	Soak time.Duration
+	// Carry says what becomes of the old one's kept-alive connections.
+	Carry Carry
 }
 
 // A CanaryStep is a time in which the new generation gets a part of the new

@@ -10,6 +10,7 @@ func socketKeys() []Key {
 			`As a flag, for each socket, the other keys of a socket are options; the sockets of the file are ignored then.`},
 		{Name: "socket.name", Kind: Text, Doc: `Name that the service finds in LISTEN_FDNAMES. The default is made of the address.`},
 		{Name: "socket.mode", Kind: Text, Doc: `How the generations share the socket, "steered" or "shared". The default is mode; systemd:NAME goes by ReusePort= of its .socket unit, and has to say "steered" here if ready.by, probe or canary need it.`},
+		{Name: "socket.protocol", Kind: Text, Doc: `What is spoken on the socket, "http/1" for HTTP/1 without TLS; needed for handoff.keepalive.`},
 		{Name: "socket.backlog", Kind: Number, Doc: `How many connections may wait to be accepted. The default is as many as the kernel allows.`},
 		{Name: "socket.owner", Kind: Text, Doc: `Owner of the socket's file, by name or number. The default is the supervisor's user.`},
 		{Name: "socket.group", Kind: Text, Doc: `Group of the socket's file, by name or number. The default is the supervisor's group.`},

@@ -1,0 +1,111 @@
+package carry
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/zddsupervisor/zddsupervisor/child"
+)
+
+// Options say how connections are carried over.
+type Options struct {
+	Wait   time.Duration // for connections to come between two requests; 250 ms by default
+	LetGo  time.Duration // for the tree to close them once it was told to stop; 2 s by default
+	Idle   time.Duration // how long one is held whose client sends nothing; 10 s by default
+	Relays int           // requests that are passed on at once, others wait; 256 by default
+	Log    *slog.Logger  // nil for nobody
+}
+
+const (
+	defaultWait   = 250 * time.Millisecond
+	defaultLetGo  = 2 * time.Second
+	defaultIdle   = 10 * time.Second
+	defaultRelays = 256
+)
+
+func (o Options) withDefaults() Options {
+	for _, d := range []struct {
+		field *time.Duration
+		value time.Duration
+	}{{&o.Wait, defaultWait}, {&o.LetGo, defaultLetGo}, {&o.Idle, defaultIdle}} {
+		if *d.field <= 0 {
+			*d.field = d.value
+		}
+	}
+	if o.Relays <= 0 {
+		o.Relays = defaultRelays
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+// A Batch is connections that are carried over from one process tree.
+type Batch struct {
+	opts    Options
+	process *child.Process // borrowed
+	relays  *relays
+
+	// These are for the goroutine in Park, and then for that in Run.
+	parked  []*conn
+	held    []*conn           // taken over, and waiting for their requests
+	letGo   map[int]time.Time // when a process was first seen to have closed one, by its pid
+	told    time.Time         // when Run began
+	hurried <-chan struct{}   // closed when those without a request are to be closed
+
+	hurry func()
+
+	mu     sync.Mutex
+	counts Counts
+}
+
+// A conn is one connection.
+type conn struct {
+	dup *child.Duplicate // owned
+
+	// While it is parked.
+	mark    int       // the low water mark that it has
+	woken   uint64    // see history
+	last    sample    // the newest
+	moved   time.Time // when it was last seen to move
+	verdict verdict
+	seen    time.Time // when somebody was last seen to have it
+
+	// Once it is taken over.
+	head  Beginning
+	until time.Time // when it is closed if nothing comes
+}
+
+func (c *conn) raw() int { return c.dup.FD.Raw() }
+
+// Counts tell what became of the connections so far. It may be called at any time.
+func (b *Batch) Counts() Counts {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c := b.counts.clone()
+	if b.relays != nil {
+		c.Relayed += int(b.relays.begun.Load())
+		c.Lost += int(b.relays.lost.Load())
+	}
+	return c
+}
+
+func (b *Batch) count(f func(*Counts)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	f(&b.counts)
+}
+
+// Hurry has Run close what waits for a request. Requests that are being passed on get their answers. It may be called
+// at any time, and again.
+func (b *Batch) Hurry() { b.hurry() }
+
+// newBatch returns one without connections.
+func newBatch(p *child.Process, o Options) *Batch {
+	o = o.withDefaults()
+	hurried, hurry := context.WithCancel(context.Background())
+	return &Batch{opts: o, process: p, letGo: make(map[int]time.Time), hurried: hurried.Done(), hurry: hurry}
+}
