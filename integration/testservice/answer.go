@@ -67,9 +67,16 @@ func (h *handler) answer(w io.Writer, req *http.Request, last bool) error {
 
 // ServeHTTP is the same for net/http.
 func (h *handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	status, body := h.body(req)
 	w.Header().Set("X-Version", h.info.Version)
 	w.Header().Set("X-Pid", strconv.Itoa(h.info.PID))
+	if h.echo(w, req) {
+		return
+	}
+	h.receipt(w, req)
+	status, body := h.body(req)
+	if h.pieces(w, req) {
+		return
+	}
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
 	_, _ = w.Write(body)

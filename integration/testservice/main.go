@@ -5,6 +5,10 @@
 // accepted, and exits with status 0. Every answer tells the version and the pid: as the headers X-Version and X-Pid, or as the text of a
 // datagram. The path /info answers with what the process was given, as JSON: see info. The query sleep=DURATION delays an answer, wait=FILE
 // does until the file is there, and status=CODE sets its status, with from=N and until=N from the Nth to the Nth request that asks for one.
+//
+// With -serve=http an answer also has the query's id=ID and the length and checksum of the request's body, as the headers X-Id and X-Body;
+// pieces=N answers in pieces, with pauses of every=DURATION, and hold=DURATION waits after the last, with raw=1 up to the connection's end;
+// an upgrade to "echo" echoes.
 package main
 
 import (

@@ -43,6 +43,7 @@ func newRelays(o Options) *relays {
 		ReadHeaderTimeout: headLimit, // the head is there
 		MaxHeaderBytes:    2 * maxHead,
 		ErrorLog:          discarded(),
+		ConnContext:       func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
 	}
 	r.server.SetKeepAlivesEnabled(false) // every answer says that the connection ends, and it does
 	go func() {
@@ -164,7 +165,6 @@ func (r *relays) handler() http.Handler {
 		ErrorLog:      discarded(),
 		ErrorHandler:  r.failed,
 	}
-	r.server.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) }
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		defer func() {
 			if cause := recover(); cause != nil {
