@@ -67,12 +67,13 @@ type conn struct {
 	dup *child.Duplicate // owned
 
 	// While it is parked.
-	mark    int       // the low water mark that it has
-	woken   uint64    // see history
-	last    sample    // the newest
-	moved   time.Time // when it was last seen to move
-	verdict verdict
-	seen    time.Time // when somebody was last seen to have it
+	mark     int       // the low water mark that it has
+	woken    uint64    // see history
+	last     sample    // the newest
+	moved    time.Time // when it was last seen to move
+	answered bool      // see history
+	verdict  verdict
+	seen     time.Time // when somebody was last seen to have it
 
 	// Once it is taken over.
 	head  Beginning

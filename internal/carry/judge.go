@@ -8,6 +8,7 @@ type sample struct {
 	received uint64 // bytes that came in order, read or not
 	unread   uint64 // those of them that nobody has read
 	written  uint64 // bytes that were written to it, sent or not
+	unacked  uint64 // those of them of which the client has not said that they came
 	unsent   uint64 // those of them that did not go yet
 
 	// Since data came last and went last, or since it was opened, in steps of the kernel's clock: up to 10 ms.
@@ -29,10 +30,27 @@ func (s sample) moved(since sample) bool {
 	return s.consumed() != since.consumed() || s.written != since.written
 }
 
-// A history is what was seen of a connection while it was parked.
+// answers reports whether s, the sample after last, shows that the server has written something since it read last. That
+// is not so where it does not show: the clock is coarse.
+func (s sample) answers(last sample) bool {
+	switch {
+	case s.unread > 0:
+		return false
+	case s.unacked > 0 && s.written > 0:
+		// Whatever the client sends after it has got something says that it has.
+		return true
+	case s.sinceReceived > s.sinceSent:
+		return true
+	}
+	return s.consumed() == last.consumed() && s.written != last.written
+}
+
+// A history is what was seen of a connection up to a sample.
 type history struct {
-	woken uint64        // bytes that may have woken the server: it may yet read so far without being woken again
-	still time.Duration // how long it has not moved
+	woken    uint64        // bytes that may have woken the server: it may yet read so far without being woken again
+	still    time.Duration // how long it has not moved
+	answered bool          // the server has written something since it read last
+	patience time.Duration // how long an answer may take where it cannot be said whether one is due
 }
 
 const (
@@ -71,8 +89,8 @@ func judge(s sample, h history, head Beginning) verdict {
 		return between
 	case s.received == 0:
 		return between // it is at its very beginning
-	case s.sinceReceived < s.sinceSent:
-		return busy // a request has no answer
+	case s.sinceReceived < s.sinceSent, !h.answered && h.still < h.patience:
+		return busy // a request has no answer, or none that can be told from the one before
 	case s.sinceReceived-s.sinceSent > prompt:
 		return busy
 	}

@@ -3,6 +3,7 @@ package carry
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/zddsupervisor/zddsupervisor/child"
@@ -25,24 +26,12 @@ const (
 func Park(ctx context.Context, p *child.Process, inodes []uint64, o Options) (*Batch, error) {
 	b := newBatch(p, o)
 	err := b.duplicate(inodes)
-	now := time.Now()
-	end := now.Add(b.opts.Wait)
+	// Unparked first: nobody has to wait, and those on which nothing happens show.
+	b.await(ctx, b.watch)
 	for _, c := range b.parked {
-		b.park(c, now)
+		b.park(c)
 	}
-	for {
-		began := time.Now()
-		waiting := 0
-		for _, c := range b.parked {
-			if b.look(c, began) != between {
-				waiting++
-			}
-		}
-		if waiting == 0 || ctx.Err() != nil || p.Exiting() || began.After(end) {
-			break
-		}
-		time.Sleep(max(lookInterval, lookRest*time.Since(began)))
-	}
+	b.await(ctx, b.look)
 	kept := b.parked[:0]
 	for _, c := range b.parked {
 		if c.verdict == between {
@@ -53,6 +42,25 @@ func Park(ctx context.Context, p *child.Process, inodes []uint64, o Options) (*B
 	}
 	b.parked = kept
 	return b, err
+}
+
+// await looks at all connections again and again until all are between two requests, or have been given the time that
+// they may have.
+func (b *Batch) await(ctx context.Context, look func(*conn, time.Time) verdict) {
+	end := time.Now().Add(b.opts.Wait)
+	for {
+		began := time.Now()
+		waiting := 0
+		for _, c := range b.parked {
+			if look(c, began) != between {
+				waiting++
+			}
+		}
+		if waiting == 0 || ctx.Err() != nil || b.process.Exiting() || began.After(end) {
+			return
+		}
+		time.Sleep(max(lookInterval, lookRest*time.Since(began)))
+	}
 }
 
 // duplicate gets the connections.
@@ -71,7 +79,9 @@ func (b *Batch) duplicate(inodes []uint64) error {
 			b.count(func(c *Counts) { c.leave(why) })
 			continue
 		}
-		b.parked = append(b.parked, &conn{dup: d, mark: 1})
+		c := &conn{dup: d, mark: 1, moved: time.Now()}
+		c.last, _ = takeSample(c.raw())
+		b.parked = append(b.parked, c)
 	}
 	if err != nil {
 		return fmt.Errorf("duplicate the connections of process %d: %w", b.process.Pid(), err)
@@ -80,11 +90,11 @@ func (b *Batch) duplicate(inodes []uint64) error {
 }
 
 // park sets a connection's mark.
-func (b *Batch) park(c *conn, now time.Time) {
-	c.verdict, c.moved = busy, now
+func (b *Batch) park(c *conn) {
 	_ = b.setMark(c, high) // a socket that is closed shows in the sample
+	c.woken = math.MaxUint64
 	if s, err := takeSample(c.raw()); err == nil {
-		c.last, c.woken = s, s.received
+		c.woken = s.received
 	}
 }
 
@@ -96,16 +106,20 @@ func (b *Batch) setMark(c *conn, bytes int) error {
 	return setMark(c.raw(), bytes)
 }
 
-// look sees what a connection is doing by now.
-func (b *Batch) look(c *conn, now time.Time) verdict {
+// watch sees what a connection is doing by now, whether it is parked or not.
+func (b *Batch) watch(c *conn, now time.Time) verdict {
 	s, err := takeSample(c.raw())
 	if err != nil {
-		c.moved, c.verdict = now, busy
+		c.moved, c.answered, c.verdict = now, false, busy
 		return busy
 	}
 	if s.moved(c.last) {
 		c.moved = now
 	}
+	if s.consumed() != c.last.consumed() {
+		c.answered = false
+	}
+	c.answered = c.answered || s.answers(c.last)
 	c.last = s
 	head := Nothing
 	if s.unread > 0 {
@@ -113,19 +127,20 @@ func (b *Batch) look(c *conn, now time.Time) verdict {
 		unread, _ := peek(c.raw(), buf[:])
 		head = Examine(unread)
 	}
-	c.verdict = judge(s, history{woken: c.woken, still: now.Sub(c.moved)}, head)
+	c.verdict = judge(s, history{woken: c.woken, still: now.Sub(c.moved), answered: c.answered, patience: b.opts.Wait}, head)
+	return c.verdict
+}
+
+// look sees what a connection that is parked is doing by now. One whose server has to read on is not parked until it has.
+func (b *Batch) look(c *conn, now time.Time) verdict {
+	b.watch(c, now)
 	switch {
 	case c.verdict == reading:
 		// It is woken for what is there, and for more, until it has read so far.
 		_ = b.setMark(c, 1)
-		c.woken = s.received
 	case c.mark == 1:
-		_ = b.setMark(c, high)
-		if s, err := takeSample(c.raw()); err == nil {
-			c.woken = s.received
-		}
-		c.moved = now
-		c.verdict = busy
+		b.park(c)
+		c.moved, c.verdict = now, busy
 	}
 	return c.verdict
 }

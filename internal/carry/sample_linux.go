@@ -34,7 +34,7 @@ func takeSample(raw int) (s sample, err error) {
 		if info.State == before.State && info.Bytes_received == before.Bytes_received && info.Bytes_acked == before.Bytes_acked {
 			s = sample{
 				state: info.State, received: info.Bytes_received, unread: uint64(unread),
-				written: info.Bytes_acked + uint64(unacked), unsent: uint64(info.Notsent_bytes),
+				written: info.Bytes_acked + uint64(unacked), unacked: uint64(unacked), unsent: uint64(info.Notsent_bytes),
 				sinceReceived: time.Duration(info.Last_data_recv) * time.Millisecond,
 				sinceSent:     time.Duration(info.Last_data_sent) * time.Millisecond,
 			}
