@@ -2,8 +2,10 @@ package upgrade
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -85,8 +87,11 @@ func (s *Supervisor) park(ctx context.Context, g *generation) *carrying {
 		})
 	}
 	if err != nil {
-		s.log.Warn("kept-alive connections cannot be carried over, and end as the service ends them; it takes the right to trace its processes: "+
-			"the same user or CAP_SYS_PTRACE, and kernel.yama.ptrace_scope below 2 without the latter", "generation", g.number, "cause", err)
+		text := "not all kept-alive connections can be carried over; the others end as the service ends them"
+		if errors.Is(err, os.ErrPermission) {
+			text += ": it takes the right to trace the service's processes, which is the same user or CAP_SYS_PTRACE, and kernel.yama.ptrace_scope below 2"
+		}
+		s.log.Warn(text, "generation", g.number, "cause", err)
 	}
 	if batch == nil {
 		return nil

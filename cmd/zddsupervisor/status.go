@@ -86,6 +86,10 @@ func printStatus(out io.Writer, st *control.Status, now time.Time) {
 	w.Flush()
 	if l := st.Last; l != nil {
 		fmt.Fprintf(out, "\nlast handoff: %d %s, %s ago, took %s", l.Handoff, l.Outcome, round(now.Sub(l.Began.Add(l.Took))), round(l.Took))
+		if c := l.Carried; c != nil {
+			fmt.Fprintf(out, "\n  kept-alive connections: %d carried over, %d requests passed on, %d lost, %d left to the old generation",
+				c.Carried, c.Relayed, c.Lost, c.Found()-c.Carried)
+		}
 		if l.Reason != "" {
 			fmt.Fprintf(out, "\n  at step %s: %s", l.Phase, l.Reason)
 		}

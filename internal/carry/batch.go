@@ -13,7 +13,7 @@ import (
 type Options struct {
 	Wait   time.Duration // for connections to come between two requests; 250 ms by default
 	LetGo  time.Duration // for the tree to close them once it was told to stop; 2 s by default
-	Idle   time.Duration // how long one is held whose client sends nothing; 10 s by default
+	Idle   time.Duration // how long one is held whose client sends nothing; 5 s by default
 	Relays int           // requests that are passed on at once, others wait; 256 by default
 	Log    *slog.Logger  // nil for nobody
 }
@@ -21,7 +21,7 @@ type Options struct {
 const (
 	defaultWait   = 250 * time.Millisecond
 	defaultLetGo  = 2 * time.Second
-	defaultIdle   = 10 * time.Second
+	defaultIdle   = 5 * time.Second
 	defaultRelays = 256
 )
 

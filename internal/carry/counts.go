@@ -12,7 +12,7 @@ const (
 	Refused  Reason = "refused"  // this process may not have its descriptor
 	Resumed  Reason = "resumed"  // they went on with it after they were told to stop
 	Kept     Reason = "kept"     // they did not close it when they were told to stop
-	Ended    Reason = "ended"    // the client, or they with shutdown(2), ended it while it was parked
+	Ended    Reason = "ended"    // the client ended it meanwhile, or they did before they were told to stop or with shutdown(2)
 	Crashed  Reason = "crashed"  // the process that had it did not end by itself
 )
 

@@ -45,17 +45,23 @@ func Park(ctx context.Context, p *child.Process, inodes []uint64, o Options) (*B
 }
 
 // await looks at all connections again and again until all are between two requests, or have been given the time that
-// they may have.
+// they may have. One that is closed meanwhile is let go at once: its client may wait for that.
 func (b *Batch) await(ctx context.Context, look func(*conn, time.Time) verdict) {
 	end := time.Now().Add(b.opts.Wait)
 	for {
 		began := time.Now()
-		waiting := 0
+		waiting, rest := 0, b.parked[:0]
 		for _, c := range b.parked {
+			if !c.dup.Held() {
+				b.leave(c, Ended)
+				continue
+			}
 			if look(c, began) != between {
 				waiting++
 			}
+			rest = append(rest, c)
 		}
+		b.parked = rest
 		if waiting == 0 || ctx.Err() != nil || b.process.Exiting() || began.After(end) {
 			return
 		}

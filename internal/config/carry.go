@@ -41,7 +41,7 @@ func carryKeys() []Key {
 			Doc: `How long to wait, before drain.signal, for kept-alive connections to come between two requests. Those that do not are left to the old generation.`,
 		},
 		{
-			Name: "handoff.carry-idle", Kind: Duration, Default: "10s", set: duration(func(c *draft) *time.Duration { return &c.Handoff.Carry.Idle }, 1),
+			Name: "handoff.carry-idle", Kind: Duration, Default: "5s", set: duration(func(c *draft) *time.Duration { return &c.Handoff.Carry.Idle }, 1),
 			Doc: `How long a connection that was carried over is kept open for its next request.`,
 		},
 		{
