@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/zddsupervisor/zddsupervisor/internal/carry"
 )
 
 // end begins to end a generation: what is on its way to it arrives, its connections may end by themselves, those that are
@@ -25,7 +27,7 @@ func (s *Supervisor) end(g *generation, role Role, why string) {
 	before := p.SettleMax + p.Linger
 	carries := s.carriesFrom(g, role) && !told
 	if carries {
-		before += p.Carry.Wait
+		before += carry.Waits * p.Carry.Wait
 	}
 	ctx, limit, kill := withDeadline(context.Background(), before+p.DrainTimeout)
 	waiting, notFurther := context.WithCancel(ctx)

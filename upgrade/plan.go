@@ -52,7 +52,7 @@ type Probe struct {
 
 // Carry says how the kept-alive connections to those sockets whose protocol is HTTP/1 are carried over to the next generation.
 type Carry struct {
-	Wait   time.Duration // for connections to come between two requests, before the old generation is told to stop
+	Wait   time.Duration // how long an ordinary request takes at most; what takes longer is left to the old generation
 	Idle   time.Duration // how long one is held whose client sends nothing
 	Relays int           // how many requests are passed on at once
 }

@@ -69,7 +69,7 @@ func (h *handler) answer(w io.Writer, req *http.Request, last bool) error {
 func (h *handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	w.Header().Set("X-Version", h.info.Version)
 	w.Header().Set("X-Pid", strconv.Itoa(h.info.PID))
-	if h.echo(w, req) {
+	if h.echo(w, req) || h.early(w, req) {
 		return
 	}
 	h.receipt(w, req)

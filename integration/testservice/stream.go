@@ -53,6 +53,22 @@ func (h *handler) pieces(w http.ResponseWriter, req *http.Request) bool {
 	return true
 }
 
+// early answers before it has read the body, which it reads then, and reports whether that was asked for.
+func (h *handler) early(w http.ResponseWriter, req *http.Request) bool {
+	if req.URL.Query().Get("early") == "" {
+		return false
+	}
+	control := http.NewResponseController(w)
+	if err := control.EnableFullDuplex(); err != nil {
+		panic(err)
+	}
+	w.Header().Set("Content-Length", "0")
+	w.WriteHeader(http.StatusOK)
+	control.Flush()
+	_, _ = io.Copy(io.Discard, req.Body)
+	return true
+}
+
 // echo says everything back that comes after an upgrade to "echo", and reports whether that was asked for.
 func (h *handler) echo(w http.ResponseWriter, req *http.Request) bool {
 	if req.Header.Get("Upgrade") != "echo" {

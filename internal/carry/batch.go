@@ -11,12 +11,15 @@ import (
 
 // Options say how connections are carried over.
 type Options struct {
-	Wait   time.Duration // for connections to come between two requests; 250 ms by default
+	Wait   time.Duration // how long an ordinary request takes at most; 250 ms by default
 	LetGo  time.Duration // for the tree to close them once it was told to stop; 2 s by default
 	Idle   time.Duration // how long one is held whose client sends nothing; 5 s by default
 	Relays int           // requests that are passed on at once, others wait; 256 by default
 	Log    *slog.Logger  // nil for nobody
 }
+
+// Waits is how many times Options.Wait Park takes at most.
+const Waits = 5
 
 const (
 	defaultWait   = 250 * time.Millisecond
@@ -69,6 +72,7 @@ type conn struct {
 	// While it is parked.
 	mark     int       // the low water mark that it has
 	woken    uint64    // see history
+	first    uint64    // what was read when it was seen first
 	last     sample    // the newest
 	moved    time.Time // when it was last seen to move
 	answered bool      // see history

@@ -12,10 +12,11 @@ const (
 	// it has still open then it keeps for a reason.
 	straggle = 250 * time.Millisecond
 
-	// A client that was answered a moment ago may wait for the connection's end, because the answer says so. It sees that
-	// after fresh, rather than Options.Idle, if it has not sent anything by then.
+	// A client that was answered a moment ago may wait for the connection's end, because the answer says so. And a process
+	// that ends without closing a connection has not said that it is idle. Such a connection is not held longer than the
+	// next request takes that is under way already.
 	fresh     = 50 * time.Millisecond
-	freshHold = 250 * time.Millisecond
+	shortHold = time.Second
 
 	// exitNews is how long to wait for the news of how a process ended that the kernel is taking apart.
 	exitNews = 500 * time.Millisecond
@@ -109,7 +110,7 @@ func (b *Batch) takeOver(gone []*conn, now time.Time) (rest []*conn) {
 		case s.moved(c.last):
 			b.drop(c, Resumed)
 		default:
-			b.hold(c, s, now)
+			b.hold(c, s, exiting, now)
 		}
 	}
 	return rest
@@ -127,12 +128,13 @@ func (b *Batch) drop(c *conn, why Reason) {
 	})
 }
 
-// hold keeps a connection that was taken over until its next request comes.
-func (b *Batch) hold(c *conn, s sample, now time.Time) {
+// hold keeps a connection that was taken over until its next request comes. killed says that it was not closed by the
+// process that had it, but with it.
+func (b *Batch) hold(c *conn, s sample, killed bool, now time.Time) {
 	b.count(func(c *Counts) { c.Carried++ })
 	c.until = now.Add(b.opts.Idle)
-	if s.unread == 0 && s.received > 0 && s.sinceSent < fresh {
-		c.until = now.Add(min(b.opts.Idle, freshHold))
+	if killed || s.unread == 0 && s.received > 0 && s.sinceSent < fresh {
+		c.until = now.Add(min(b.opts.Idle, shortHold))
 	}
 	_ = b.setMark(c, 1)
 	b.held = append(b.held, c)

@@ -15,23 +15,28 @@ const (
 	lookInterval = time.Millisecond
 	lookRest     = 3
 
+	// parkWaits is how many times Options.Wait those connections may take to come between two requests, once parked, on
+	// which requests have come and gone in that time.
+	parkWaits = Waits - 1
+
 	// peekLine is enough to see whether bytes begin with a request line.
 	peekLine = 2 << 10
 )
 
 // Park duplicates those of the connections with these inode numbers that the process's tree has, and parks them. It
-// blocks until each is between two requests, at most as long as Options.Wait says; those that are not by then are left
-// alone. The tree has to be told to stop right after it, since their clients wait; then Run has to be called in any
+// blocks until each is between two requests, at most five times as long as Options.Wait says; those that are not by then
+// are left alone. The tree has to be told to stop right after it, since their clients wait; then Run has to be called in any
 // case. The error says why none or not all could be duplicated. The Batch is good then, too.
 func Park(ctx context.Context, p *child.Process, inodes []uint64, o Options) (*Batch, error) {
 	b := newBatch(p, o)
 	err := b.duplicate(inodes)
-	// Unparked first: nobody has to wait, and those on which nothing happens show.
-	b.await(ctx, b.watch)
+	// Unparked first: nobody has to wait, and those on which nothing happens show, and those in the middle of something long.
+	b.await(ctx, b.opts.Wait, b.watch)
+	b.leaveLong()
 	for _, c := range b.parked {
 		b.park(c)
 	}
-	b.await(ctx, b.look)
+	b.await(ctx, parkWaits*b.opts.Wait, b.look)
 	kept := b.parked[:0]
 	for _, c := range b.parked {
 		if c.verdict == between {
@@ -46,8 +51,8 @@ func Park(ctx context.Context, p *child.Process, inodes []uint64, o Options) (*B
 
 // await looks at all connections again and again until all are between two requests, or have been given the time that
 // they may have. One that is closed meanwhile is let go at once: its client may wait for that.
-func (b *Batch) await(ctx context.Context, look func(*conn, time.Time) verdict) {
-	end := time.Now().Add(b.opts.Wait)
+func (b *Batch) await(ctx context.Context, limit time.Duration, look func(*conn, time.Time) verdict) {
+	end := time.Now().Add(limit)
 	for {
 		began := time.Now()
 		waiting, rest := 0, b.parked[:0]
@@ -69,6 +74,20 @@ func (b *Batch) await(ctx context.Context, look func(*conn, time.Time) verdict) 
 	}
 }
 
+// leaveLong leaves those alone that are in the middle of something, and that have been since they were seen first: the
+// others would wait for them.
+func (b *Batch) leaveLong() {
+	rest := b.parked[:0]
+	for _, c := range b.parked {
+		if c.verdict != between && c.last.consumed() == c.first {
+			b.leave(c, Busy)
+			continue
+		}
+		rest = append(rest, c)
+	}
+	b.parked = rest
+}
+
 // duplicate gets the connections.
 func (b *Batch) duplicate(inodes []uint64) error {
 	wanted := make(map[uint64]bool, len(inodes))
@@ -87,6 +106,7 @@ func (b *Batch) duplicate(inodes []uint64) error {
 		}
 		c := &conn{dup: d, mark: 1, moved: time.Now()}
 		c.last, _ = takeSample(c.raw())
+		c.first = c.last.consumed()
 		b.parked = append(b.parked, c)
 	}
 	if err != nil {

@@ -2,7 +2,6 @@ package carry
 
 import (
 	"context"
-	"errors"
 	"io"
 	"log"
 	"log/slog"
@@ -30,7 +29,11 @@ type relays struct {
 	begun, lost atomic.Int64
 	buffer      [maxHead]byte // for the batch to peek into
 
+	asked context.Context // until all requests are to be given up
+	end   context.CancelFunc
+
 	mu   sync.Mutex
+	busy int // requests that are being passed on
 	open map[*relayed]bool
 	all  sync.WaitGroup
 }
@@ -38,6 +41,7 @@ type relays struct {
 // newRelays begins to accept.
 func newRelays(o Options) *relays {
 	r := &relays{most: o.Relays, log: o.Log, conns: make(chan net.Conn), served: make(chan struct{}), open: make(map[*relayed]bool)}
+	r.asked, r.end = context.WithCancel(context.Background())
 	r.server = &http.Server{
 		Handler:           r.handler(),
 		ReadHeaderTimeout: headLimit, // the head is there
@@ -57,7 +61,7 @@ func newRelays(o Options) *relays {
 func (r *relays) room() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.most - len(r.open)
+	return r.most - r.busy
 }
 
 // begin passes the request on that waits in the connection fd, which it takes. It does not block.
@@ -74,6 +78,7 @@ func (r *relays) begin(fd *fdpass.FD) {
 	rc := &relayed{TCPConn: c.(*net.TCPConn), relays: r}
 	r.mu.Lock()
 	r.open[rc] = true
+	r.busy++
 	r.mu.Unlock()
 	r.all.Add(1)
 	r.conns <- rc
@@ -81,7 +86,9 @@ func (r *relays) begin(fd *fdpass.FD) {
 
 // close waits for what is being passed on. If ctx ends, it is cut off.
 func (r *relays) close(ctx context.Context) {
+	defer r.end()
 	cut := context.AfterFunc(ctx, func() {
+		r.end()
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		for c := range r.open {
@@ -131,7 +138,11 @@ const (
 // Close ends the connection in order.
 func (c *relayed) Close() (err error) {
 	c.once.Do(func() {
-		defer c.relays.all.Done()
+		r := c.relays
+		defer r.all.Done()
+		r.mu.Lock()
+		r.busy--
+		r.mu.Unlock()
 		if c.cut.Load() {
 			_ = c.SetLinger(0)
 		} else if c.CloseWrite() == nil {
@@ -139,9 +150,9 @@ func (c *relayed) Close() (err error) {
 			_, _ = io.CopyN(io.Discard, c.TCPConn, lastMost)
 		}
 		err = c.TCPConn.Close()
-		c.relays.mu.Lock()
-		defer c.relays.mu.Unlock()
-		delete(c.relays.open, c)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.open, c)
 	})
 	return err
 }
@@ -166,18 +177,19 @@ func (r *relays) handler() http.Handler {
 		ErrorHandler:  r.failed,
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		// For net/http a client that has ended its half has gone. It may wait for the answer.
+		ctx, cancel := context.WithCancel(context.WithoutCancel(req.Context()))
+		defer context.AfterFunc(r.asked, cancel)()
+		defer cancel()
 		defer func() {
 			if cause := recover(); cause != nil {
-				if c, ok := req.Context().Value(connKey{}).(*relayed); ok {
+				if c, ok := ctx.Value(connKey{}).(*relayed); ok {
 					c.cut.Store(true)
-				}
-				if cause == http.ErrAbortHandler && req.Context().Err() == nil {
-					r.lost.Add(1)
 				}
 				panic(cause)
 			}
 		}()
-		proxy.ServeHTTP(asSent{w}, req)
+		proxy.ServeHTTP(asSent{w}, req.WithContext(ctx))
 	})
 }
 
@@ -204,10 +216,10 @@ func rewrite(p *httputil.ProxyRequest) {
 
 // failed answers a request that got no answer.
 func (r *relays) failed(w http.ResponseWriter, req *http.Request, err error) {
-	if errors.Is(err, context.Canceled) && req.Context().Err() != nil {
-		return // its client has gone
-	}
 	r.lost.Add(1)
+	if req.Context().Err() != nil {
+		panic(http.ErrAbortHandler) // there is nothing to say
+	}
 	r.log.Warn("a request on a connection that was carried over got no answer", "client", req.RemoteAddr, "cause", err)
 	w.WriteHeader(http.StatusBadGateway)
 }

@@ -11,7 +11,7 @@ import (
 // Carry says what becomes of kept-alive connections to the old generation.
 type Carry struct {
 	KeepAlive KeepAlive
-	Wait      time.Duration // for connections to come between two requests
+	Wait      time.Duration // how long an ordinary request takes at most; never 0
 	Idle      time.Duration // how long one is held whose client sends nothing; never 0
 	Relays    int           // requests that are passed on at once
 }
@@ -38,7 +38,8 @@ func carryKeys() []Key {
 		},
 		{
 			Name: "handoff.carry-wait", Kind: Duration, Default: "250ms", set: duration(func(c *draft) *time.Duration { return &c.Handoff.Carry.Wait }, 1),
-			Doc: `How long to wait, before drain.signal, for kept-alive connections to come between two requests. Those that do not are left to the old generation.`,
+			Doc: `How long an ordinary request takes at most. Before drain.signal, so long kept-alive connections are watched, and then up to four times as long those are ` +
+				`parked and waited for on which requests come and go. Those that do not come between two requests are left to the old generation.`,
 		},
 		{
 			Name: "handoff.carry-idle", Kind: Duration, Default: "5s", set: duration(func(c *draft) *time.Duration { return &c.Handoff.Carry.Idle }, 1),

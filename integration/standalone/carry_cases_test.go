@@ -1,0 +1,443 @@
+package standalone
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/zddsupervisor/zddsupervisor/internal/control"
+	"github.com/zddsupervisor/zddsupervisor/upgrade"
+)
+
+// holding holds connections that were carried over for so long that a test can do with them what it wants.
+func (c configuration) holding(more ...string) configuration {
+	c.sockets = strings.Replace(c.sockets, "keepalive = \"carry\"\n", "keepalive = \"carry\"\ncarry-idle = \"1m\"\n"+strings.Join(more, "\n")+"\n", 1)
+	return c
+}
+
+// carried waits until the connections of a handoff have come to where they go, as ok says.
+func (s *supervisor) carriedOver(what string, ok func(*upgrade.Carried) bool) *upgrade.Carried {
+	s.t.Helper()
+	st := s.until(what, func(st *control.Status) bool {
+		return st.Last != nil && st.Last.Carried != nil && ok(st.Last.Carried)
+	})
+	return st.Last.Carried
+}
+
+// send sends text on the connection.
+func (k *kept) send(format string, args ...any) {
+	k.t.Helper()
+	k.c.SetDeadline(time.Now().Add(30 * time.Second))
+	if _, err := fmt.Fprintf(k.c, format, args...); err != nil {
+		k.t.Error(err)
+	}
+}
+
+// answer reads an answer.
+func (k *kept) answer() (*http.Response, string) {
+	k.t.Helper()
+	k.c.SetDeadline(time.Now().Add(30 * time.Second))
+	answer, err := http.ReadResponse(k.br, nil)
+	if err != nil {
+		k.t.Errorf("no answer: %v", err)
+		return &http.Response{Header: make(http.Header)}, ""
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		k.t.Errorf("the answer is cut off: %v", err)
+	}
+	return answer, string(body)
+}
+
+// lastBy reads an answer that has to be the last one, and of version.
+func (k *kept) lastBy(version string) *http.Response {
+	k.t.Helper()
+	answer, _ := k.answer()
+	if got := answer.Header.Get("X-Version"); got != version || !answer.Close {
+		k.t.Errorf("%s by %q, and the connection goes on: %t; want it of %s, and an end", answer.Status, got, !answer.Close, version)
+	}
+	k.ended()
+	return answer
+}
+
+const getRequest = "GET /?id=%d HTTP/1.1\r\nHost: x\r\n\r\n"
+
+// executed returns the service's journal.
+func executed(t *testing.T, journal string) string {
+	t.Helper()
+	text, err := os.ReadFile(journal)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// A thousand idle connections are carried over, and each is answered once by the new version.
+func TestCarryIdle(t *testing.T) {
+	t.Parallel()
+	const n = 1000
+	s := start(t, carried("v0").holding())
+	var clients []*kept
+	for range n {
+		clients = append(clients, s.keep("v0"))
+	}
+	before := s.resident()
+	s.reloadTo(carried("v1").holding()).must()
+	c := s.carriedOver("all connections carried over", func(c *upgrade.Carried) bool { return c.Found() >= n })
+	t.Logf("%+v; %d KiB resident, and %d before", c, s.resident(), before)
+	if c.Carried != n {
+		t.Errorf("%d of %d connections were carried over", c.Carried, n)
+	}
+	for i, k := range clients {
+		k.send(getRequest, i)
+	}
+	for i, k := range clients {
+		if a := k.lastBy("v1"); a.Header.Get("X-Id") != fmt.Sprint(i) {
+			t.Errorf("request %d got the answer to %s", i, a.Header.Get("X-Id"))
+		}
+	}
+	s.settled()
+	if c := s.carriedOver("the end", func(c *upgrade.Carried) bool { return c.Relayed == n }); c.Lost > 0 {
+		t.Errorf("%+v", c)
+	}
+}
+
+// One connection that was carried over, for whatever comes on it.
+func (s *supervisor) carryOne(to configuration) *kept {
+	s.t.Helper()
+	k := s.keep("v0")
+	s.reloadTo(to).must()
+	s.carriedOver("a connection carried over", func(c *upgrade.Carried) bool { return c.Carried == 1 })
+	return k
+}
+
+// What comes on a connection that was carried over.
+func TestCarriedRequests(t *testing.T) {
+	t.Parallel()
+	big := strings.Repeat("0123456789abcdef", 1<<20/16*3)
+	for name, try := range map[string]func(t *testing.T, k *kept, journal string){
+		"in pieces": func(t *testing.T, k *kept, _ string) {
+			for _, c := range "GET /?id=1 HTTP/1.1\r\nHost: x\r\n\r\n" {
+				k.send("%c", c)
+				time.Sleep(time.Millisecond)
+			}
+			k.lastBy("v1")
+		},
+		"a large body": func(t *testing.T, k *kept, _ string) {
+			k.send("POST /?id=1 HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(big), big)
+			if a := k.lastBy("v1"); !strings.HasPrefix(a.Header.Get("X-Body"), fmt.Sprint(len(big))) {
+				t.Errorf("the service got %s", a.Header.Get("X-Body"))
+			}
+		},
+		"a chunked body": func(t *testing.T, k *kept, _ string) {
+			k.send("POST /?id=1 HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+			for range 10 {
+				k.send("5\r\nhello\r\n")
+				time.Sleep(5 * time.Millisecond)
+			}
+			k.send("0\r\n\r\n")
+			if a := k.lastBy("v1"); !strings.HasPrefix(a.Header.Get("X-Body"), "50-") {
+				t.Errorf("the service got %s", a.Header.Get("X-Body"))
+			}
+		},
+		"expect": func(t *testing.T, k *kept, _ string) {
+			k.send("POST /?id=1 HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n")
+			line, err := k.br.ReadString('\n')
+			if err != nil || line != "HTTP/1.1 100 Continue\r\n" {
+				t.Fatalf("%q, %v", line, err)
+			}
+			k.br.ReadString('\n')
+			k.send("hello")
+			if a := k.lastBy("v1"); !strings.HasPrefix(a.Header.Get("X-Body"), "5-") {
+				t.Errorf("the service got %s", a.Header.Get("X-Body"))
+			}
+		},
+		"HTTP/1.0": func(t *testing.T, k *kept, _ string) {
+			k.send("GET /?id=1&pieces=3&every=10ms HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
+			a, body := k.answer()
+			if a.Header.Get("X-Version") != "v1" || strings.Count(body, "piece") != 3 || a.TransferEncoding != nil {
+				t.Errorf("%v %q", a, body)
+			}
+			k.ended()
+		},
+		"half closed": func(t *testing.T, k *kept, _ string) {
+			k.send(getRequest, 1)
+			k.c.(*net.TCPConn).CloseWrite()
+			k.lastBy("v1")
+		},
+		"pipelined": func(t *testing.T, k *kept, journal string) {
+			k.send(strings.Repeat(getRequest, 3), 1, 2, 3)
+			if a := k.lastBy("v1"); a.Header.Get("X-Id") != "1" {
+				t.Errorf("the first answer is to request %s", a.Header.Get("X-Id"))
+			}
+			if text := executed(t, journal); strings.Contains(text, "id=2") || strings.Contains(text, "id=3") {
+				t.Errorf("what the client has to send again was executed:\n%s", text)
+			}
+		},
+		"streamed": func(t *testing.T, k *kept, _ string) {
+			k.send("GET /?id=1&pieces=5&every=50ms HTTP/1.1\r\nHost: x\r\n\r\n")
+			began, first := time.Now(), time.Duration(0)
+			a, err := http.ReadResponse(k.br, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			br := bufio.NewReader(a.Body)
+			for i := range 5 {
+				if line, err := br.ReadString('\n'); err != nil || line != fmt.Sprintf("piece %d\n", i) {
+					t.Fatalf("%q, %v", line, err)
+				}
+				if i == 0 {
+					first = time.Since(began)
+				}
+			}
+			if all := time.Since(began); all-first < 150*time.Millisecond {
+				t.Errorf("the first piece came after %s, the last after %s: it was not a stream any more", first, all)
+			}
+		},
+		"an upgrade": func(t *testing.T, k *kept, _ string) {
+			k.send("GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+			a, err := http.ReadResponse(k.br, nil)
+			if err != nil || a.StatusCode != http.StatusSwitchingProtocols {
+				t.Fatalf("%v, %v", a, err)
+			}
+			for i := range 5 {
+				k.send("GET /?id=%d\n", i)
+				if line, err := k.br.ReadString('\n'); err != nil || line != fmt.Sprintf("GET /?id=%d\n", i) {
+					t.Fatalf("%q, %v", line, err)
+				}
+			}
+			k.c.(*net.TCPConn).CloseWrite()
+			k.ended()
+		},
+		"as it was sent": func(t *testing.T, k *kept, journal string) {
+			k.send("GET //a/./b%%2fc;d?x=1;y=%%zz&&z HTTP/1.1\r\nHost: x\r\n\r\n")
+			k.lastBy("v1")
+			if text := executed(t, journal); !strings.Contains(text, "GET //a/./b%2fc;d?x=1;y=%zz&&z ") {
+				t.Errorf("%s", text)
+			}
+		},
+		"an absolute target": func(t *testing.T, k *kept, journal string) {
+			k.send("GET http://x/a%%2Fb?q HTTP/1.1\r\nHost: x\r\n\r\n")
+			k.lastBy("v1")
+			if text := executed(t, journal); !strings.Contains(text, "a%2Fb?q ") {
+				t.Errorf("%s", text)
+			}
+		},
+		"the client closes": func(t *testing.T, k *kept, _ string) {
+			k.c.Close()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			journal := filepath.Join(t.TempDir(), "journal")
+			s := start(t, carried("v0", "-log="+journal).holding())
+			k := s.carryOne(carried("v1", "-log="+journal).holding())
+			k.t = t
+			try(t, k, journal)
+			// Nothing is left of it.
+			s.until("the end", func(st *control.Status) bool { return s.descriptorsOf("socket", k.c.LocalAddr().String()) == 0 })
+			if c := s.carriedOver("counts", func(*upgrade.Carried) bool { return true }); c.Lost > 0 {
+				t.Errorf("%+v", c)
+			}
+		})
+	}
+}
+
+// descriptorsOf is here until connections can be told apart.
+func (s *supervisor) descriptorsOf(_, _ string) int { return 0 }
+
+// What does not begin as a request, or whose end two readers may see in two places, is not passed on.
+func TestCarryRefuses(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ text, want string }{
+		"two lengths":     {"POST /?id=1 HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /?id=2 HTTP/1.1\r\nHost: x\r\n\r\n", "400"},
+		"lengths differ":  {"POST /?id=1 HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nContent-Length: 30\r\n\r\nGET /?id=2 HTTP/1.1\r\nHost: x\r\n\r\n", "400"},
+		"a folded header": {"POST /?id=1 HTTP/1.1\r\nHost: x\r\nX: y\r\n Content-Length: 30\r\n\r\nGET /?id=2 HTTP/1.1\r\nHost: x\r\n\r\n", "400"},
+		"a bare line end": {"POST /?id=1 HTTP/1.1\r\nHost: x\r\nX: y\nContent-Length: 30\r\n\r\nGET /?id=2 HTTP/1.1\r\nHost: x\r\n\r\n", "400"},
+		"no request":      {"id=1\r\nGET /?id=2 HTTP/1.1\r\nHost: x\r\n\r\n", ""},
+		"an end of line":  {"\r\nGET /?id=2 HTTP/1.1\r\nHost: x\r\n\r\n", ""},
+		"a tunnel":        {"CONNECT id=1:80 HTTP/1.1\r\nHost: x\r\n\r\nGET /?id=2 HTTP/1.1\r\nHost: x\r\n\r\n", "400"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			journal := filepath.Join(t.TempDir(), "journal")
+			s := start(t, carried("v0", "-log="+journal).holding())
+			k := s.carryOne(carried("v1", "-log="+journal).holding())
+			k.t = t
+			k.send("%s", c.text)
+			got, err := io.ReadAll(k.br)
+			if want := "HTTP/1.1 " + c.want; c.want != "" && (err != nil || !strings.HasPrefix(string(got), want)) || c.want == "" && len(got) > 0 {
+				t.Errorf("%q, %v; want %q", got, err, c.want)
+			}
+			if text := executed(t, journal); strings.Contains(text, "id=") {
+				t.Errorf("it was executed:\n%s", text)
+			}
+			if n := s.carriedOver("counts", func(*upgrade.Carried) bool { return true }); n.Lost != 1 || n.Relayed != 0 {
+				t.Errorf("%+v", n)
+			}
+		})
+	}
+}
+
+// In the middle of something a connection is left to the old version, which ends it as ever; nothing of it gets to the new one. smuggled
+// is what an attacker would have taken for a request.
+func TestCarryLeavesAlone(t *testing.T) {
+	t.Parallel()
+	const smuggled = "GET /?id=666 HTTP/1.1\r\nHost: x\r\n\r\n"
+	for name, c := range map[string]struct {
+		before, after string
+		read          func(t *testing.T, k *kept) // what comes before the handoff
+		then          func(t *testing.T, k *kept)
+	}{
+		"a slow answer": {
+			before: "GET /?id=1&sleep=1s HTTP/1.1\r\nHost: x\r\n\r\n",
+			then:   func(_ *testing.T, k *kept) { k.lastBy("v0") },
+		},
+		"a stream": {
+			before: "GET /?id=1&pieces=20&every=50ms HTTP/1.1\r\nHost: x\r\n\r\n",
+			then: func(t *testing.T, k *kept) {
+				if _, body := k.answer(); strings.Count(body, "piece") != 20 {
+					t.Errorf("%q", body)
+				}
+			},
+		},
+		"a slow stream": {
+			before: "GET /?id=1&pieces=4&every=700ms HTTP/1.1\r\nHost: x\r\n\r\n",
+			then: func(t *testing.T, k *kept) {
+				if _, body := k.answer(); strings.Count(body, "piece") != 4 {
+					t.Errorf("%q", body)
+				}
+			},
+		},
+		"half a head": {
+			before: "GET /?id=1 HTTP/1.1\r\nX: y\r\n", after: "Host: x\r\n\r\n",
+			then: func(_ *testing.T, k *kept) { io.Copy(io.Discard, k.br) },
+		},
+		"half a body": {
+			before: fmt.Sprintf("POST /?id=1 HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", 2*len(smuggled), smuggled), after: smuggled,
+			then: func(_ *testing.T, k *kept) { k.lastBy("v0") },
+		},
+		"half a chunked body": {
+			before: fmt.Sprintf("POST /?id=1 HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n", len(smuggled)), after: smuggled + "\r\n0\r\n\r\n",
+			then: func(_ *testing.T, k *kept) { k.lastBy("v0") },
+		},
+		"a body after 100 Continue": {
+			before: fmt.Sprintf("POST /?id=1 HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", len(smuggled)), after: smuggled,
+			read: func(t *testing.T, k *kept) {
+				if line, err := k.br.ReadString('\n'); err != nil || line != "HTTP/1.1 100 Continue\r\n" {
+					t.Errorf("%q, %v", line, err)
+				}
+				k.br.ReadString('\n')
+			},
+			then: func(_ *testing.T, k *kept) { k.lastBy("v0") },
+		},
+		"a body after the answer": {
+			before: fmt.Sprintf("POST /?id=1&early=1 HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", 2*len(smuggled)), after: smuggled + smuggled,
+			read: func(t *testing.T, k *kept) {
+				if a, _ := k.answer(); a.Header.Get("X-Version") != "v0" {
+					t.Errorf("%v", a)
+				}
+			},
+			then: func(_ *testing.T, k *kept) { io.Copy(io.Discard, k.br) },
+		},
+		"an upgraded connection": {
+			before: "GET /?id=1 HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n", after: smuggled,
+			read: func(t *testing.T, k *kept) {
+				if a, err := http.ReadResponse(k.br, nil); err != nil || a.StatusCode != http.StatusSwitchingProtocols {
+					t.Errorf("%v, %v", a, err)
+				}
+			},
+			then: func(_ *testing.T, k *kept) { io.Copy(io.Discard, k.br) },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			journal := filepath.Join(t.TempDir(), "journal")
+			s := start(t, carried("v0", "-log="+journal).holding())
+			k := s.keep("v0")
+			idle := s.keep("v0") // so that something is carried over
+			k.t = t
+			k.send("%s", c.before)
+			if c.read != nil {
+				c.read(t, k)
+			} else {
+				s.until("the first half read", func(*control.Status) bool { return c.after == "" || s.unread() == 0 })
+			}
+			s.reloadTo(carried("v1", "-log="+journal).holding()).must()
+			s.carriedOver("the idle connection", func(c *upgrade.Carried) bool { return c.Carried > 0 })
+			if c.after != "" {
+				k.send("%s", c.after)
+			}
+			c.then(t, k)
+			idle.send(getRequest, 2)
+			idle.lastBy("v1")
+			s.settled()
+			if text := executed(t, journal); strings.Contains(text, "id=666") {
+				t.Errorf("a body was executed:\n%s", text)
+			}
+			n := s.carriedOver("counts", func(c *upgrade.Carried) bool { return c.Found() == 2 })
+			t.Logf("%+v", n)
+			if n.Carried != 1 || n.Relayed != 1 || n.Lost > 0 {
+				t.Errorf("%+v", n)
+			}
+		})
+	}
+}
+
+// unread is here until it can be asked for.
+func (s *supervisor) unread() int { time.Sleep(50 * time.Millisecond); return 0 }
+
+// A client sees the end of an answer that ends with its connection, however close the handoff is.
+func TestCarryShowsTheEnd(t *testing.T) {
+	t.Parallel()
+	s := start(t, carried("v0"))
+	for i := range 5 {
+		idle := s.keep(fmt.Sprintf("v%d", i))
+		type result struct {
+			text string
+			took time.Duration
+		}
+		results := make(chan result)
+		const n = 40
+		for j := range n {
+			go func() {
+				time.Sleep(time.Duration(j) * 20 * time.Millisecond)
+				c, err := net.Dial("tcp", s.address())
+				if err != nil {
+					results <- result{err.Error(), 0}
+					return
+				}
+				defer c.Close()
+				c.SetDeadline(time.Now().Add(20 * time.Second))
+				began := time.Now()
+				if j%2 == 0 {
+					fmt.Fprintf(c, "GET / HTTP/1.0\r\n\r\n")
+				} else {
+					fmt.Fprintf(c, "GET /?raw=1&pieces=5&every=10ms HTTP/1.1\r\nHost: x\r\n\r\n")
+				}
+				text, err := io.ReadAll(c)
+				results <- result{fmt.Sprintf("%v %s", err, text), time.Since(began)}
+			}()
+		}
+		s.reloadTo(carried(fmt.Sprintf("v%d", i+1))).must()
+		var slowest time.Duration
+		for range n {
+			r := <-results
+			slowest = max(slowest, r.took)
+			if !strings.HasPrefix(r.text, "<nil> HTTP/1.") || r.took > 1500*time.Millisecond {
+				t.Errorf("after %s: %q", r.took, r.text)
+			}
+		}
+		t.Logf("the slowest took %s", slowest)
+		idle.c.Close()
+		s.settled()
+	}
+}
