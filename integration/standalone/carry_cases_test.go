@@ -7,10 +7,13 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/zddsupervisor/zddsupervisor/internal/control"
 	"github.com/zddsupervisor/zddsupervisor/upgrade"
@@ -202,6 +205,12 @@ func TestCarriedRequests(t *testing.T) {
 				t.Errorf("the first piece came after %s, the last after %s: it was not a stream any more", first, all)
 			}
 		},
+		"a failing service": func(t *testing.T, k *kept, _ string) {
+			k.send("GET /?id=1&status=503 HTTP/1.1\r\nHost: x\r\n\r\n")
+			if a := k.lastBy("v1"); a.StatusCode != http.StatusServiceUnavailable {
+				t.Errorf("%s", a.Status)
+			}
+		},
 		"an upgrade": func(t *testing.T, k *kept, _ string) {
 			k.send("GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
 			a, err := http.ReadResponse(k.br, nil)
@@ -242,17 +251,12 @@ func TestCarriedRequests(t *testing.T) {
 			k := s.carryOne(carried("v1", "-log="+journal).holding())
 			k.t = t
 			try(t, k, journal)
-			// Nothing is left of it.
-			s.until("the end", func(st *control.Status) bool { return s.descriptorsOf("socket", k.c.LocalAddr().String()) == 0 })
 			if c := s.carriedOver("counts", func(*upgrade.Carried) bool { return true }); c.Lost > 0 {
 				t.Errorf("%+v", c)
 			}
 		})
 	}
 }
-
-// descriptorsOf is here until connections can be told apart.
-func (s *supervisor) descriptorsOf(_, _ string) int { return 0 }
 
 // What does not begin as a request, or whose end two readers may see in two places, is not passed on.
 func TestCarryRefuses(t *testing.T) {
@@ -355,7 +359,11 @@ func TestCarryLeavesAlone(t *testing.T) {
 					t.Errorf("%v, %v", a, err)
 				}
 			},
-			then: func(_ *testing.T, k *kept) { io.Copy(io.Discard, k.br) },
+			then: func(t *testing.T, k *kept) {
+				if rest, _ := io.ReadAll(k.br); string(rest) != "bye\n" {
+					t.Errorf("%q", rest)
+				}
+			},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -368,13 +376,11 @@ func TestCarryLeavesAlone(t *testing.T) {
 			k.send("%s", c.before)
 			if c.read != nil {
 				c.read(t, k)
-			} else {
-				s.until("the first half read", func(*control.Status) bool { return c.after == "" || s.unread() == 0 })
 			}
 			s.reloadTo(carried("v1", "-log="+journal).holding()).must()
 			s.carriedOver("the idle connection", func(c *upgrade.Carried) bool { return c.Carried > 0 })
 			if c.after != "" {
-				k.send("%s", c.after)
+				_, _ = io.WriteString(k.c, c.after) // it may have ended
 			}
 			c.then(t, k)
 			idle.send(getRequest, 2)
@@ -391,9 +397,6 @@ func TestCarryLeavesAlone(t *testing.T) {
 		})
 	}
 }
-
-// unread is here until it can be asked for.
-func (s *supervisor) unread() int { time.Sleep(50 * time.Millisecond); return 0 }
 
 // A client sees the end of an answer that ends with its connection, however close the handoff is.
 func TestCarryShowsTheEnd(t *testing.T) {
@@ -439,5 +442,131 @@ func TestCarryShowsTheEnd(t *testing.T) {
 		t.Logf("the slowest took %s", slowest)
 		idle.c.Close()
 		s.settled()
+	}
+}
+
+// The limit on requests that are passed on at once has others wait, and no more than that.
+func TestCarryLimit(t *testing.T) {
+	t.Parallel()
+	const n = 12
+	s := start(t, carried("v0", "-work=100ms").holding("carry-relays = 2"))
+	var clients []*kept
+	for range n {
+		clients = append(clients, s.keep("v0"))
+	}
+	s.reloadTo(carried("v1", "-work=100ms").holding("carry-relays = 2")).must()
+	s.carriedOver("all", func(c *upgrade.Carried) bool { return c.Carried == n })
+	began := time.Now()
+	for i, k := range clients {
+		k.send(getRequest, i)
+	}
+	for _, k := range clients {
+		k.lastBy("v1")
+	}
+	if took := time.Since(began); took < n/2*100*time.Millisecond {
+		t.Errorf("all had their answers after %s: more than two were passed on at once", took)
+	}
+}
+
+// A request that is passed on to a version that dies with it is answered with 502, and is not sent again.
+func TestCarryToOneThatDies(t *testing.T) {
+	t.Parallel()
+	journal := filepath.Join(t.TempDir(), "journal")
+	s := start(t, carried("v0", "-log="+journal).holding())
+	k := s.carryOne(carried("v1", "-log="+journal).holding())
+	s.settled()
+	k.send("GET /?id=1&sleep=20s HTTP/1.1\r\nHost: x\r\n\r\n")
+	waitFor(t, "the request", func() bool { return strings.Contains(executed(t, journal), "id=1") })
+	kill(t, s.live().PID)
+	answer, _ := k.answer()
+	if answer.StatusCode != http.StatusBadGateway || !answer.Close {
+		t.Errorf("%+v", answer)
+	}
+	k.ended()
+	s.until("it live again", func(st *control.Status) bool { return live(st) != nil && live(st).Number == 3 })
+	if n := strings.Count(executed(t, journal), "id=1"); n != 1 {
+		t.Errorf("it was executed %d times", n)
+	}
+	// It is the record of the restart that is the last one now.
+	if st, err := s.client.Status(t.Context()); err != nil || st.Carried == nil || st.Carried.Lost != 1 {
+		t.Errorf("%+v, %v", st, err)
+	}
+}
+
+// A stop ends what waits for a request at once, and what is being passed on in order.
+func TestStopWhileCarrying(t *testing.T) {
+	t.Parallel()
+	s := start(t, carried("v0").holding())
+	idle := s.keep("v0")
+	k := s.keep("v0")
+	s.reloadTo(carried("v1").holding()).must()
+	s.carriedOver("both", func(c *upgrade.Carried) bool { return c.Carried == 2 })
+	k.send("GET /?id=1&sleep=1s HTTP/1.1\r\nHost: x\r\n\r\n")
+	s.carriedOver("one request", func(c *upgrade.Carried) bool { return c.Relayed == 1 })
+	s.signal(unix.SIGTERM)
+	idle.ended()
+	k.lastBy("v1")
+	if status := s.wait(); status != 0 {
+		t.Errorf("exit status %d", status)
+	}
+}
+
+// The old version does not run for a while, whatever it is doing.
+func TestCarryFromOneThatStalls(t *testing.T) {
+	s := start(t, carried("v0"))
+	l := &keptLoad{t: t, address: s.address(), clients: 20, pause: pauses(time.Millisecond, 20*time.Millisecond)}
+	l.start()
+	defer l.stop()
+	for i := range 12 {
+		stalled := stall(t, s.settled().PID, 300*time.Millisecond)
+		time.AfterFunc(time.Duration(i)*50*time.Millisecond, stalled.begin)
+		s.reloadTo(carried(fmt.Sprintf("v%d", i+1))).must()
+		stalled.wait()
+	}
+	s.settled()
+	l.stop()
+	st, err := s.client.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%s; %+v", l, st.Carried)
+	if l.failed.Load() > 0 {
+		t.Error("some were lost")
+	}
+}
+
+// Where the supervisor may not have the service's descriptors, it says so and goes on without.
+func TestCarryWithoutPrivilege(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 {
+		t.Skip("only root can start a service as somebody else")
+	}
+	drop := []string{"setpriv", "--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace"}
+	if _, err := exec.LookPath(drop[0]); err != nil {
+		t.Skip(err)
+	}
+	service := func(version string) configuration {
+		return carried(version).with("user = \"nobody\"\n")
+	}
+	s := launch(t, service("v0"), drop...)
+	os.Chmod(s.dir, 0o755)
+	s.until("a live generation", func(st *control.Status) bool { return live(st) != nil })
+	k := s.keep("v0")
+	s.reloadTo(service("v1")).must()
+	k.ended()
+	s.settled()
+	if log := s.log.String(); strings.Count(log, "CAP_SYS_PTRACE") != 1 {
+		t.Errorf("the log does not say once what it takes:\n%s", log)
+	}
+	s.allBy("v1")
+}
+
+// waitFor blocks until ok.
+func waitFor(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not seen: %s", what)
+		}
 	}
 }

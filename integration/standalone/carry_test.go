@@ -2,7 +2,6 @@ package standalone
 
 import (
 	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -268,5 +267,3 @@ func TestCarryLosesNothing(t *testing.T) {
 		}
 	})
 }
-
-var _ = bytes.NewReader

@@ -9,6 +9,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -20,6 +21,8 @@ type handler struct {
 	journal    *journal
 	healthFile string
 	asked      atomic.Int64 // requests that asked for a status
+	ending     chan struct{}
+	upgraded   sync.WaitGroup
 }
 
 // body makes the answer to a request and its status, after the time that it takes.

@@ -15,13 +15,15 @@ const headerLimit = 2 * time.Minute
 
 // plain is what every Go service does: net/http, and Shutdown when stopped.
 type plain struct {
+	handler *handler
 	server  *http.Server
 	stopped chan struct{}
 	served  chan error
 }
 
 func serveHTTP(o options, h *handler, l net.Listener) *plain {
-	s := &plain{server: &http.Server{Handler: h, ReadHeaderTimeout: headerLimit}, stopped: make(chan struct{}), served: make(chan error, 1)}
+	h.ending = make(chan struct{})
+	s := &plain{handler: h, server: &http.Server{Handler: h, ReadHeaderTimeout: headerLimit}, stopped: make(chan struct{}), served: make(chan error, 1)}
 	s.server.ConnState = func(c net.Conn, state http.ConnState) {
 		if state == http.StateNew {
 			h.journal.connection(c.RemoteAddr().String())
@@ -43,10 +45,12 @@ func serveHTTP(o options, h *handler, l net.Listener) *plain {
 
 func (s *plain) finish() {
 	close(s.stopped)
+	close(s.handler.ending)
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	if err := s.server.Shutdown(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "testservice: shut down:", err)
 	}
 	<-s.served
+	s.handler.upgraded.Wait()
 }

@@ -69,7 +69,8 @@ func (h *handler) early(w http.ResponseWriter, req *http.Request) bool {
 	return true
 }
 
-// echo says everything back that comes after an upgrade to "echo", and reports whether that was asked for.
+// echo says everything back that comes after an upgrade to "echo", and "bye" when the service is stopped, as who speaks WebSocket does. It
+// reports whether that was asked for.
 func (h *handler) echo(w http.ResponseWriter, req *http.Request) bool {
 	if req.Header.Get("Upgrade") != "echo" {
 		return false
@@ -81,6 +82,18 @@ func (h *handler) echo(w http.ResponseWriter, req *http.Request) bool {
 	defer c.Close()
 	fmt.Fprintf(rw, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\nX-Version: %s\r\n\r\n", h.info.Version)
 	rw.Flush()
+	h.upgraded.Add(1)
+	defer h.upgraded.Done()
+	over := make(chan struct{})
+	defer close(over)
+	go func() {
+		select {
+		case <-h.ending:
+			fmt.Fprintln(c, "bye")
+			c.Close()
+		case <-over:
+		}
+	}()
 	_, _ = io.Copy(c, rw)
 	return true
 }
