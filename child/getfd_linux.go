@@ -77,9 +77,9 @@ func (t *Tree) Duplicates(inodes map[uint64]bool) (all []*Duplicate, refused int
 	}
 	found := make(map[uint64]*Duplicate)
 	for _, id := range ids {
-		for number, inode := range socketsOf(id.pid) {
+		e := socketsOf(id.pid, func(number int, inode uint64) {
 			if !inodes[inode] {
-				continue
+				return
 			}
 			d := found[inode]
 			if d == nil {
@@ -87,7 +87,13 @@ func (t *Tree) Duplicates(inodes map[uint64]bool) (all []*Duplicate, refused int
 				found[inode] = d
 			}
 			d.holders = append(d.holders, holder{id, number})
+		})
+		if e != nil {
+			err = e
 		}
+	}
+	if err != nil { // another may have any of them, too
+		return nil, len(inodes), err
 	}
 	for _, d := range found {
 		h := d.holders[0]
@@ -127,29 +133,32 @@ func (d *Duplicate) Holder() (pid int, exiting bool) {
 	return id.pid, err != nil || st.procID != id || st.exiting || st.dead
 }
 
-// socketsOf yields the sockets of a process, with the numbers of their descriptors.
-func socketsOf(pid int) func(yield func(number int, inode uint64) bool) {
-	return func(yield func(int, uint64) bool) {
-		dir := fmt.Sprintf("/proc/%d/fd", pid)
-		entries, err := os.ReadDir(dir)
-		if err != nil {
-			return
+// socketsOf calls each with the sockets of a process and the numbers of their descriptors. The error is that they may not
+// be seen. A process that has ended has none.
+func socketsOf(pid int, each func(number int, inode uint64)) error {
+	dir := fmt.Sprintf("/proc/%d/fd", pid)
+	entries, err := os.ReadDir(dir)
+	if os.IsPermission(err) {
+		return err
+	}
+	for _, e := range entries {
+		link, err := os.Readlink(filepath.Join(dir, e.Name()))
+		if os.IsPermission(err) {
+			return err
 		}
-		for _, e := range entries {
-			link, err := os.Readlink(filepath.Join(dir, e.Name()))
-			text, isSocket := strings.CutPrefix(link, socketLink)
-			if err != nil || !isSocket {
-				continue
-			}
-			inode, err := strconv.ParseUint(strings.TrimSuffix(text, "]"), 10, 64)
-			if err != nil {
-				continue
-			}
-			if number, err := strconv.Atoi(e.Name()); err == nil && !yield(number, inode) {
-				return
-			}
+		text, isSocket := strings.CutPrefix(link, socketLink)
+		if err != nil || !isSocket {
+			continue
+		}
+		inode, err := strconv.ParseUint(strings.TrimSuffix(text, "]"), 10, 64)
+		if err != nil {
+			continue
+		}
+		if number, err := strconv.Atoi(e.Name()); err == nil {
+			each(number, inode)
 		}
 	}
+	return nil
 }
 
 // getfd duplicates a descriptor of another process, if it is the socket with this

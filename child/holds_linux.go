@@ -71,7 +71,11 @@ func eachDescriptor(pid int, each func(link string)) bool {
 		return false
 	}
 	for _, e := range entries {
-		if link, err := os.Readlink(dir + "/" + e.Name()); err == nil {
+		link, err := os.Readlink(dir + "/" + e.Name())
+		if os.IsPermission(err) { // to list them takes less than to see what they are
+			return false
+		}
+		if err == nil {
 			each(link)
 		}
 	}

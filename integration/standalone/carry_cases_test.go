@@ -2,6 +2,7 @@ package standalone
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -10,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -549,7 +551,11 @@ func TestCarryWithoutPrivilege(t *testing.T) {
 		return carried(version).with("user = \"nobody\"\n")
 	}
 	s := launch(t, service("v0"), drop...)
-	os.Chmod(s.dir, 0o755)
+	for _, dir := range []string{s.dir, filepath.Dir(testservice)} {
+		if err := os.Chmod(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
 	s.until("a live generation", func(st *control.Status) bool { return live(st) != nil })
 	k := s.keep("v0")
 	s.reloadTo(service("v1")).must()
@@ -561,10 +567,93 @@ func TestCarryWithoutPrivilege(t *testing.T) {
 	s.allBy("v1")
 }
 
+// A supervisor is killed while connections are parked. The mark stays on them, as the kernel has it, and requests wait; the next supervisor
+// takes it away.
+func TestKilledWhileParking(t *testing.T) {
+	t.Parallel()
+	slow := func(version string) configuration {
+		c := carried(version)
+		c.sockets = strings.Replace(c.sockets, "keepalive = \"carry\"\n", "keepalive = \"carry\"\ncarry-wait = \"1s\"\n", 1)
+		return c
+	}
+	s := start(t, slow("v0"))
+	a, b, c := s.keep("v0"), s.keep("v0"), s.keep("v0")
+	c.send("GET /?id=3&sleep=15s HTTP/1.1\r\nHost: x\r\n\r\n") // so that all are watched for as long as they may be
+	reloading := s.reloadTo(slow("v1"))
+	live, over := reloading.done, time.After(time.Hour)
+	for going := true; going; { // requests come and go on it, also when the next version is live, and then one stays
+		if version, err := b.ask("/?sleep=50ms"); err != nil || version != "v0" {
+			t.Fatalf("%q, %v", version, err)
+		}
+		select {
+		case <-live:
+			live = nil
+			over = time.After(300 * time.Millisecond)
+		case <-over:
+			going = false
+		default:
+		}
+	}
+	b.send("GET /?id=1&sleep=15s HTTP/1.1\r\nHost: x\r\n\r\n")
+	parked := func() bool {
+		a.send(getRequest, 2)
+		a.c.SetReadDeadline(time.Now().Add(300 * time.Millisecond))
+		answer, err := http.ReadResponse(a.br, nil)
+		if err == nil {
+			io.Copy(io.Discard, answer.Body)
+		}
+		return errors.Is(err, os.ErrDeadlineExceeded)
+	}
+	waitFor(t, "a request that waits", parked)
+	if err := s.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	a.c.SetReadDeadline(time.Now().Add(500 * time.Millisecond))
+	if _, err := a.br.Peek(1); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("with the supervisor gone: %v; want the request to wait still, or this test does not see what it is for", err)
+	}
+	next := s.again()
+	answer, _ := a.answer()
+	t.Logf("%s answers", answer.Header.Get("X-Version"))
+	if answer.StatusCode != http.StatusOK {
+		t.Errorf("%s", answer.Status)
+	}
+	for _, k := range []*kept{b, c} {
+		if answer, _ := k.answer(); answer.Header.Get("X-Version") != "v0" {
+			t.Errorf("%v", answer)
+		}
+	}
+	next.settled()
+}
+
+// again starts the program once more, where one has ended without stopping its service.
+func (s *supervisor) again() *supervisor {
+	s.t.Helper()
+	next := &supervisor{t: s.t, dir: s.dir, log: &buffer{}, exited: make(chan struct{}), client: s.client}
+	next.cmd = exec.Command(program, "run", "--config", filepath.Join(s.dir, "test.toml"))
+	next.cmd.Stdout, next.cmd.Stderr = next.log, next.log
+	next.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := next.cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	go func() {
+		next.cmd.Wait()
+		close(next.exited)
+	}()
+	s.t.Cleanup(func() {
+		next.cmd.Process.Signal(unix.SIGQUIT)
+		next.wait()
+		if s.t.Failed() {
+			s.t.Logf("the next supervisor's log:\n%s", next.log)
+		}
+	})
+	return next
+}
+
 // waitFor blocks until ok.
 func waitFor(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); !ok() && !t.Failed(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("not seen: %s", what)
 		}
