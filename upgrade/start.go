@@ -12,6 +12,7 @@ import (
 
 	"github.com/zddsupervisor/zddsupervisor/child"
 	"github.com/zddsupervisor/zddsupervisor/fdpass"
+	"github.com/zddsupervisor/zddsupervisor/internal/carry"
 )
 
 func (s *Supervisor) start(ctx context.Context, h *handoff) work {
@@ -83,7 +84,11 @@ func (s *Supervisor) makeRoom(ctx context.Context, old *generation, bound []fdpa
 		return
 	}
 	old.hurry()
-	ctx, cancel := context.WithTimeout(ctx, 2*old.plan.SettleMax) // it may have to settle before it is told
+	limit := 2 * old.plan.SettleMax // it may have to settle before it is told
+	if old.plan.Carry != nil {
+		limit += carry.Waits * old.plan.Carry.Wait
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	select {
 	case <-old.told:

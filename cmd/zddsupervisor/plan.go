@@ -35,7 +35,7 @@ func (p planner) plan(cfg *config.Config) *upgrade.Plan {
 		Linger:       cfg.Drain.Linger,
 		Probe:        probeOf(cfg.Probe),
 		Canary:       canaryOf(cfg.Handoff.Canary),
-		Carry:        carryOf(cfg.Handoff.Carry),
+		Carry:        carryOf(cfg.Handoff),
 		Watchdog:     cfg.Watchdog,
 		DrainSignal:  cfg.Drain.Signal, DrainTimeout: cfg.Drain.Timeout, DrainGenerations: cfg.Drain.Generations,
 	}
@@ -107,11 +107,11 @@ func canaryOf(steps []config.CanaryStep) (plan []upgrade.CanaryStep) {
 }
 
 // carryOf returns how connections are carried over, or nil.
-func carryOf(c config.Carry) *upgrade.Carry {
+func carryOf(c config.Handoff) *upgrade.Carry {
 	if c.KeepAlive != config.KeepAliveCarry {
 		return nil
 	}
-	return &upgrade.Carry{Wait: c.Wait, Idle: c.Idle, Relays: c.Relays}
+	return &upgrade.Carry{Wait: c.CarryWait, Idle: c.CarryIdle, Relays: c.CarryRelays}
 }
 
 // A readiness makes a waiter for one generation.

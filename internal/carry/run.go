@@ -13,7 +13,10 @@ const serveWait = 20 * time.Millisecond
 func (b *Batch) Run(ctx context.Context) {
 	defer b.hurry()
 	b.told = time.Now()
-	b.relays = newRelays(b.opts)
+	r := newRelays(b.opts)
+	b.mu.Lock()
+	b.relays = r
+	b.mu.Unlock()
 	for _, c := range b.parked {
 		c.seen = b.told
 	}

@@ -8,15 +8,7 @@ import (
 	"github.com/zddsupervisor/zddsupervisor/fdpass"
 )
 
-// Carry says what becomes of kept-alive connections to the old generation.
-type Carry struct {
-	KeepAlive KeepAlive
-	Wait      time.Duration // how long an ordinary request takes at most; never 0
-	Idle      time.Duration // how long one is held whose client sends nothing; never 0
-	Relays    int           // requests that are passed on at once
-}
-
-// KeepAlive is what becomes of them.
+// KeepAlive is what becomes of kept-alive connections to an old generation.
 type KeepAlive string
 
 const (
@@ -31,22 +23,22 @@ func carryKeys() []Key {
 	return []Key{
 		{
 			Name: keepAliveKey, Kind: Text, Default: string(KeepAliveClose),
-			set: choice(func(c *draft) *KeepAlive { return &c.Handoff.Carry.KeepAlive }, KeepAliveClose, KeepAliveCarry),
+			set: choice(func(c *draft) *KeepAlive { return &c.Handoff.KeepAlive }, KeepAliveClose, KeepAliveCarry),
 			Doc: `What becomes of kept-alive connections to an old generation, "close" or "carry". With "close" the service closes them, and a request ` +
 				`that comes at that moment is lost. With "carry" the next request on each goes to the new generation. ` +
 				`It is for steered sockets with protocol = "http/1"; docs/carry.md has what it takes.`,
 		},
 		{
-			Name: "handoff.carry-wait", Kind: Duration, Default: "250ms", set: duration(func(c *draft) *time.Duration { return &c.Handoff.Carry.Wait }, 1),
+			Name: "handoff.carry-wait", Kind: Duration, Default: "250ms", set: duration(func(c *draft) *time.Duration { return &c.Handoff.CarryWait }, 1),
 			Doc: `How long an ordinary request takes at most. Before drain.signal, so long kept-alive connections are watched, and then up to four times as long those are ` +
 				`parked and waited for on which requests come and go. Those that do not come between two requests are left to the old generation.`,
 		},
 		{
-			Name: "handoff.carry-idle", Kind: Duration, Default: "5s", set: duration(func(c *draft) *time.Duration { return &c.Handoff.Carry.Idle }, 1),
+			Name: "handoff.carry-idle", Kind: Duration, Default: "5s", set: duration(func(c *draft) *time.Duration { return &c.Handoff.CarryIdle }, 1),
 			Doc: `How long a connection that was carried over is kept open for its next request.`,
 		},
 		{
-			Name: "handoff.carry-relays", Kind: Number, Default: "256", set: number(func(c *draft) *int { return &c.Handoff.Carry.Relays }, 1, 65536),
+			Name: "handoff.carry-relays", Kind: Number, Default: "256", set: number(func(c *draft) *int { return &c.Handoff.CarryRelays }, 1, 65536),
 			Doc: `How many requests of connections that were carried over are passed on at the same time. Others wait.`,
 		},
 	}
@@ -55,7 +47,7 @@ func carryKeys() []Key {
 // checkCarry refuses to carry over where no socket says that it can be done, and
 // limits of what is not done.
 func (l *loader) checkCarry() {
-	if l.draft.Handoff.Carry.KeepAlive == KeepAliveCarry {
+	if l.draft.Handoff.KeepAlive == KeepAliveCarry {
 		carries := func(s fdpass.Spec) bool { return s.Protocol == fdpass.HTTP1 && s.Steerable() }
 		if l.whole && !slices.ContainsFunc(l.draft.Sockets, carries) {
 			l.reportKey(keepAliveKey, `is %q, which needs a socket with protocol = %q that can be steered, and there is none`, KeepAliveCarry, fdpass.HTTP1)

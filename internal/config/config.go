@@ -154,8 +154,13 @@ type Handoff struct {
 	Canary []CanaryStep
 	// Soak is how long the old one stays in reach after that.
 	Soak time.Duration
-	// Carry says what becomes of the old one's kept-alive connections.
-	Carry Carry
+	// KeepAlive is what becomes of the old one's kept-alive connections. Where they
+	// are carried over, CarryWait is how long an ordinary request takes at most,
+	// CarryIdle how long one is held whose client sends nothing, and CarryRelays
+	// how many requests are passed on at once. None is 0.
+	KeepAlive            KeepAlive
+	CarryWait, CarryIdle time.Duration
+	CarryRelays          int
 }
 
 // A CanaryStep is a time in which the new generation gets a part of the new

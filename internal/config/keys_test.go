@@ -101,8 +101,11 @@ func TestSocketKeysAreOptions(t *testing.T) {
 			continue
 		}
 		values := map[Kind]string{Text: "x", Octal: "0600", Number: "1", Bool: "true", Duration: "1s"}
-		if option == "mode" {
+		switch option {
+		case "mode":
 			values[Text] = "shared"
+		case "protocol":
+			values[Text] = fdpass.HTTP1
 		}
 		// An option that does not go with the one address goes with the other.
 		var errs []error
