@@ -132,7 +132,8 @@ func (s *Supervisor) carriedOver(c *carrying, took time.Duration) {
 	}
 	s.persist()
 	s.log.Info("carried kept-alive connections over", "generation", c.generation, "found", counts.Found(), "carried", counts.Carried,
-		"requests", counts.Relayed, "lost", counts.Lost, "left", reasons(counts.Left), "took", took.Round(time.Millisecond).String())
+		"requests", counts.Relayed, "lost", counts.Lost, "left", reasons(counts.Left),
+		"parked", c.batch.Waited().Round(time.Millisecond).String(), "took", took.Round(time.Millisecond).String())
 }
 
 // reasons writes why connections were left alone.

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -42,6 +43,7 @@ type keptLoad struct {
 	mu                       sync.Mutex
 	reasons                  map[string]int
 	slowest                  time.Duration
+	last                     []time.Duration // latencies of the answers that end their connections
 
 	stopping atomic.Bool
 	all      sync.WaitGroup
@@ -91,6 +93,9 @@ func (l *keptLoad) connection() {
 		l.answered.Add(1)
 		l.mu.Lock()
 		l.slowest = max(l.slowest, time.Since(began))
+		if last {
+			l.last = append(l.last, time.Since(began))
+		}
 		l.mu.Unlock()
 		if last {
 			return
@@ -157,7 +162,12 @@ func (l *keptLoad) stop() {
 func (l *keptLoad) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return fmt.Sprintf("%d answered, %d failed %v, %d idle closed, slowest %s", l.answered.Load(), l.failed.Load(), l.reasons, l.closed.Load(), l.slowest)
+	text := fmt.Sprintf("%d answered, %d failed %v, %d idle closed, slowest %s", l.answered.Load(), l.failed.Load(), l.reasons, l.closed.Load(), l.slowest)
+	if n := len(l.last); n > 0 {
+		slices.Sort(l.last)
+		text += fmt.Sprintf("; the %d last on their connections took p50 %s, p90 %s, max %s", n, l.last[n/2], l.last[n*9/10], l.last[n-1])
+	}
+	return text
 }
 
 // executedTwice returns the ids that are more than once in the service's journal, and how many ids there are.
@@ -211,6 +221,11 @@ func (p keptPassage) run(t *testing.T) *keptLoad {
 		t.Fatal(err)
 	}
 	t.Logf("%s; %+v", l, st.Carried)
+	for line := range strings.Lines(s.log.String()) {
+		if _, took, ok := strings.Cut(line, " parked="); ok {
+			t.Logf("parked for %s", strings.TrimSpace(took))
+		}
+	}
 	twice, all := executedTwice(t, journal)
 	if len(twice) > 0 {
 		t.Errorf("%d requests were executed twice, or never sent: %v", len(twice), twice[:min(10, len(twice))])

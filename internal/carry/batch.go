@@ -53,6 +53,7 @@ type Batch struct {
 	relays  *relays
 
 	// These are for the goroutine in Park, and then for that in Run.
+	waited  time.Duration // for those that are parked to come between two requests
 	parked  []*conn
 	held    []*conn           // taken over, and waiting for their requests
 	letGo   map[int]time.Time // when a process was first seen to have closed one, by its pid
@@ -97,6 +98,9 @@ func (b *Batch) Counts() Counts {
 	}
 	return c
 }
+
+// Waited is how long Park has waited with connections parked. Requests that came meanwhile have waited as well.
+func (b *Batch) Waited() time.Duration { return b.waited }
 
 func (b *Batch) count(f func(*Counts)) {
 	b.mu.Lock()

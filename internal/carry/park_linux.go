@@ -36,7 +36,9 @@ func Park(ctx context.Context, p *child.Process, inodes []uint64, o Options) (*B
 	for _, c := range b.parked {
 		b.park(c)
 	}
+	began := time.Now()
 	b.await(ctx, parkWaits*b.opts.Wait, b.look)
+	b.waited = time.Since(began)
 	kept := b.parked[:0]
 	for _, c := range b.parked {
 		if c.verdict == between {
