@@ -186,3 +186,14 @@ func (s *Supervisor) unpark(g *generation) {
 		s.log.Warn("cannot see whether connections wait that the supervisor before this one was about to carry over", "generation", g.number, "cause", err)
 	}
 }
+
+// giveBack leaves parked connections to the generation that has them, which goes on as it was. c may be nil.
+func (s *Supervisor) giveBack(c *carrying) {
+	if c == nil {
+		return
+	}
+	over, cancel := context.WithCancel(context.Background())
+	cancel()
+	c.batch.Run(over)
+	s.ask(context.Background(), func() { delete(s.carriers.all, c) })
+}

@@ -51,7 +51,7 @@ func (s *Supervisor) end(g *generation, role Role, why string) {
 			parked = s.park(ctx, g)
 		}
 		if g.wasParted() {
-			parked.giveBack()
+			s.giveBack(parked)
 			return
 		}
 		limit.restart(p.DrainTimeout)

@@ -16,8 +16,9 @@ var (
 	// ErrReplaced is what Run returns once another supervisor has taken the service over, and what requests get that came
 	// too late for the one before it: they may be made again.
 	ErrReplaced = errors.New("another supervisor has taken the service over; ask again")
-	// ErrBusy says that the supervisor cannot be replaced while a handoff is under way.
-	ErrBusy = errors.New("a handoff is under way; ask again when it has ended")
+	// ErrBusy says that the supervisor cannot be replaced while a handoff is under way, or it still carries connections
+	// over after one.
+	ErrBusy = errors.New("a handoff is under way, or connections are still carried over after it; ask again in a moment")
 )
 
 // A Successor is the process of another supervisor, which has said that it could take the service over.
@@ -30,7 +31,7 @@ type Successor interface {
 
 // Replace leaves the service to a successor, and blocks until that one has it: then Run returns ErrReplaced. The
 // service notices nothing. If the successor fails, all goes on as before, and that is the error. The error is ErrBusy,
-// and nothing has happened, while a handoff is under way; and ErrStopping, or the context's.
+// and nothing has happened, while the supervisor has its hands full; and ErrStopping, or the context's.
 //
 // What is asked of the supervisor meanwhile waits for the one that has the service then: if that is the other one,
 // Unheeded tells of it.
@@ -41,7 +42,7 @@ func (s *Supervisor) Replace(ctx context.Context, by Successor) error {
 			result <- ErrStopping
 			return
 		}
-		if s.fire(ReplaceAsked)&Decline != 0 {
+		if len(s.carriers.all) > 0 || s.fire(ReplaceAsked)&Decline != 0 {
 			result <- ErrBusy
 			return
 		}
