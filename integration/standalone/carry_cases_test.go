@@ -27,7 +27,7 @@ func (c configuration) holding(more ...string) configuration {
 	return c
 }
 
-// carried waits until the connections of a handoff have come to where they go, as ok says.
+// carriedOver waits until the connections of a handoff have come to where they go, as ok says.
 func (s *supervisor) carriedOver(what string, ok func(*upgrade.Carried) bool) *upgrade.Carried {
 	s.t.Helper()
 	st := s.until(what, func(st *control.Status) bool {
@@ -126,7 +126,7 @@ func TestCarryIdle(t *testing.T) {
 	}
 }
 
-// One connection that was carried over, for whatever comes on it.
+// carryOne returns a connection that was carried over, for whatever comes on it.
 func (s *supervisor) carryOne(to configuration) *kept {
 	s.t.Helper()
 	k := s.keep("v0")

@@ -192,7 +192,7 @@ func executedTwice(t *testing.T, journal string) (twice []string, all int) {
 	return twice, len(times)
 }
 
-// a keptPassage is a keptLoad through handoffs.
+// A keptPassage is a keptLoad through handoffs.
 type keptPassage struct {
 	service  func(version string, flags ...string) configuration
 	flags    []string
