@@ -2,6 +2,7 @@ package fdpass
 
 import (
 	"os"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -21,6 +22,26 @@ func (f *FD) Dup() (*FD, error) {
 		return nil, os.NewSyscallError("fcntl F_DUPFD_CLOEXEC", err)
 	}
 	return NewFD(raw), nil
+}
+
+// DupConn returns a duplicate, which the caller owns, of the descriptor of a
+// connection, a listener or a file of package net or os. It does not go through
+// File and Fd, which would make it a blocking one for everybody who shares it.
+func DupConn(c syscall.Conn) (*FD, error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	own := -1
+	var failed error
+	err = raw.Control(func(fd uintptr) { own, failed = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 3) })
+	if err == nil {
+		err = os.NewSyscallError("fcntl F_DUPFD_CLOEXEC", failed)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return NewFD(own), nil
 }
 
 // Close closes the descriptor. Closing again does nothing and returns nil.

@@ -1,20 +1,16 @@
 package systemd
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"os"
-	"syscall"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/zddsupervisor/zddsupervisor/fdpass"
 )
 
 // FD returns a duplicate, which the caller owns, of the socket, for Resume in
 // another process.
-func (r *Receiver) FD() (*fdpass.FD, error) { return duplicate(r.conn) }
+func (r *Receiver) FD() (*fdpass.FD, error) { return fdpass.DupConn(r.conn) }
 
 // Leave is Close, but leaves the socket's file: another process has the socket,
 // or will have it.
@@ -48,21 +44,4 @@ func Resume(fd *fdpass.FD, path string) (*Receiver, error) {
 		return nil, fmt.Errorf("take the notify socket over: %w", err)
 	}
 	return &Receiver{conn: conn, path: path, file: file}, nil
-}
-
-// duplicate returns a duplicate of a connection's descriptor. It does not go
-// through File and Fd, which would make the socket a blocking one for everybody
-// who shares it.
-func duplicate(c syscall.Conn) (*fdpass.FD, error) {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return nil, err
-	}
-	var own int
-	var failed error
-	err = raw.Control(func(fd uintptr) { own, failed = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 3) })
-	if err = errors.Join(err, os.NewSyscallError("fcntl", failed)); err != nil {
-		return nil, err
-	}
-	return fdpass.NewFD(own), nil
 }

@@ -7,8 +7,6 @@ import (
 	"os"
 	"syscall"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/zddsupervisor/zddsupervisor/fdpass"
 )
 
@@ -28,20 +26,11 @@ func (l *Listener) Leave() { l.SetUnlinkOnClose(false) }
 // Files returns duplicates, which the caller owns, of what the listener consists of, for Inherit in another process.
 func (l *Listener) Files() (fds []*fdpass.FD, err error) {
 	for _, part := range []syscall.Conn{l.UnixListener, l.directory} {
-		raw, err := part.SyscallConn()
+		fd, err := fdpass.DupConn(part)
 		if err != nil {
 			return nil, err
 		}
-		var own int
-		var failed error
-		// Not through Fd, which would make the socket a blocking one for everybody who shares it.
-		if err := raw.Control(func(fd uintptr) { own, failed = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 3) }); err != nil {
-			return nil, err
-		}
-		if failed != nil {
-			return nil, os.NewSyscallError("fcntl", failed)
-		}
-		fds = append(fds, fdpass.NewFD(own))
+		fds = append(fds, fd)
 	}
 	return fds, nil
 }
