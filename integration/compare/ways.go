@@ -103,12 +103,20 @@ func ways() []way {
 			added: "nginx: ",
 		},
 	}
-	for _, mode := range []string{"shared", "steered"} {
-		name := "zdd-" + mode
+	for _, v := range []struct{ name, mode, handoff, protocol string }{
+		{"shared", "shared", "", ""},
+		{"steered", "steered", "", ""},
+		{"steered, carrying kept-alive connections over", "steered", "[handoff]\nkeepalive = \"carry\"\n\n", "protocol = \"http/1\"\n"},
+	} {
+		name := "zdd-" + v.mode
+		if v.protocol != "" {
+			name = "zdd-carrying"
+		}
+		path := "/etc/zddsupervisor/" + name + ".toml"
 		all = append(all, way{
-			name: "zddsupervisor, " + mode, config: "/etc/zddsupervisor/" + name + ".toml",
-			files: map[string]string{"/etc/zddsupervisor/" + name + ".toml": fmt.Sprintf("name = %q\ncommand = [%q, \"--by\", \"systemd\", \"--start-up\", %q]\n\n[[socket]]\nname = \"http\"\nlisten = \"tcp://%s\"\nmode = %q\n",
-				name, comparedPath, startUp, address, mode)},
+			name: "zddsupervisor, " + v.name, config: path,
+			files: map[string]string{path: fmt.Sprintf("name = %q\ncommand = [%q, \"--by\", \"systemd\", \"--start-up\", %q]\n\n%s[[socket]]\nname = \"http\"\nlisten = \"tcp://%s\"\nmode = %q\n%s",
+				name, comparedPath, startUp, v.handoff, address, v.mode, v.protocol)},
 			start: []string{name + ".service"}, stop: []string{name + ".service"},
 			deploy: "systemctl reload " + name, added: supervisorPath + " run",
 		})
