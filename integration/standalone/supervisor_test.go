@@ -60,6 +60,7 @@ type configuration struct {
 	sockets string   // TOML; one on a free port by default
 	more    string   // TOML, before everything else
 	program string   // instead of the binary under test
+	dir     string   // instead of one that is made
 	output  *os.File // where the supervisor writes to, instead of the test's log
 }
 
@@ -103,7 +104,10 @@ func start(t *testing.T, c configuration) *supervisor {
 // launch starts a supervisor.
 func launch(t *testing.T, c configuration, wrapper ...string) *supervisor {
 	t.Helper()
-	dir := shortDir(t)
+	dir := c.dir
+	if dir == "" {
+		dir = shortDir(t)
+	}
 	c.write(t, dir)
 	s := &supervisor{t: t, dir: dir, log: &buffer{}, exited: make(chan struct{})}
 	s.output = s.log
