@@ -60,6 +60,8 @@ func (r *run) judge(rep *Report, interrupted string, parts map[bool]map[class]*s
 			say(Inconclusive, "no handoff happened in reload %d, which failed: %s", h.Number, lastLine(h.Error))
 		case h.Seen == "" && r.config.Supervisor == nil && len(rep.Answered) == 0:
 			say(Inconclusive, "nothing tells whether reload %d made a handoff: the answers name neither version nor pid; say where they do (--version-header, --version-body), or take the command's word with --trust-command", h.Number)
+		case h.Seen == "" && r.config.Supervisor == nil:
+			say(Inconclusive, "no handoff happened in reload %d: the same answered before and after it (a supervisor is asked that is named with --name or --control)", h.Number)
 		case h.Seen == "":
 			say(Inconclusive, "no handoff happened in reload %d: the same answered before and after it", h.Number)
 		case h.Overlapped == 0:
