@@ -44,6 +44,21 @@ func options() []option {
 		text("name", func(s *Spec) *string { return &s.Name }, all, "").changeable(),
 		text("mode", func(s *Spec) *Mode { return &s.Mode }, all, ""),
 		text("protocol", func(s *Spec) *string { return &s.Protocol }, carries, "tcp sockets").changeable(),
+		{
+			name: "overlap", flag: true, live: true, only: "sockets for datagrams",
+			get: func(s Spec) string {
+				if s.Apart {
+					return "false"
+				}
+				return ""
+			},
+			set: func(s *Spec, text string) error {
+				overlap, err := parseBool(text)
+				s.Apart = !overlap
+				return err
+			},
+			fits: func(s Spec) bool { return s.udp() || s.Network == UnixGram || s.Network == Systemd },
+		},
 		number("backlog", func(s *Spec) *int { return &s.Backlog }, listens, "sockets that take connections").changeable(),
 		text("owner", func(s *Spec) *string { return &s.Owner }, file, onlyFile).changeable(),
 		text("group", func(s *Spec) *string { return &s.Group }, file, onlyFile).changeable(),

@@ -74,6 +74,11 @@ type Spec struct {
 	// what nobody needs to know. Option "protocol".
 	Protocol string
 
+	// Apart keeps two generations from having a datagram socket at the same time,
+	// where each datagram would go to one of them by chance: the old one is stopped
+	// first, and datagrams wait in the socket. Option "overlap", inverted.
+	Apart bool
+
 	// Backlog is how many connections may wait to be accepted; 0 stands for as
 	// many as the kernel allows (net.core.somaxconn). The kernel clamps what is
 	// above that. Option "backlog".

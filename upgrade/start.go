@@ -17,6 +17,10 @@ import (
 
 func (s *Supervisor) start(ctx context.Context, h *handoff) work {
 	s.number++
+	var stopped *generation
+	if s.live != nil && apart(h.bound) {
+		stopped = s.stopFirst()
+	}
 	number, heirOf := s.number, 0
 	if s.live == nil {
 		heirOf = s.orphan
@@ -35,6 +39,11 @@ func (s *Supervisor) start(ctx context.Context, h *handoff) work {
 				seat.FD.Close()
 			}
 		}()
+		if stopped != nil {
+			if err := awaitGone(ctx, stopped); err != nil {
+				return nil, err
+			}
+		}
 		for _, old := range older {
 			s.makeRoom(ctx, old, bound)
 		}

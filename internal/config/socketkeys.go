@@ -11,6 +11,9 @@ func socketKeys() []Key {
 		{Name: "socket.name", Kind: Text, Doc: `Name that the service finds in LISTEN_FDNAMES. The default is made of the address.`},
 		{Name: "socket.mode", Kind: Text, Doc: `How the generations share the socket, "steered" or "shared". The default is mode; systemd:NAME goes by ReusePort= of its .socket unit, and has to say "steered" here if ready.by, probe or canary need it.`},
 		{Name: "socket.protocol", Kind: Text, Doc: `What is spoken on the socket, "http/1" for HTTP/1 without TLS; needed for handoff.keepalive.`},
+		{Name: "socket.overlap", Kind: Bool, Doc: `Whether two generations may have the socket at the same time; only for datagrams, of which each goes to one of the two then, by chance. ` +
+			`The default is true. With false the old generation is stopped, and gone, before the new one is started, and datagrams wait in the socket meanwhile: ` +
+			`a version that does not get ready then costs the time until the old one is started again.`},
 		{Name: "socket.backlog", Kind: Number, Doc: `How many connections may wait to be accepted. The default is as many as the kernel allows.`},
 		{Name: "socket.owner", Kind: Text, Doc: `Owner of the socket's file, by name or number. The default is the supervisor's user.`},
 		{Name: "socket.group", Kind: Text, Doc: `Group of the socket's file, by name or number. The default is the supervisor's group.`},
