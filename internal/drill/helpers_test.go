@@ -63,6 +63,12 @@ func quick(url string) Config {
 	return Config{URL: url, Rate: 100, Lead: 3 * time.Second, Gap: 500 * time.Millisecond, Timeout: 10 * time.Second, Connections: 5}
 }
 
+// fewer asks less often, and for longer, for where each new connection costs a handshake.
+func fewer(c Config) Config {
+	c.Rate, c.Lead = 40, 6*time.Second
+	return c
+}
+
 // must runs a drill that can be run.
 func must(t *testing.T, c Config) *Report {
 	t.Helper()

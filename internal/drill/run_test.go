@@ -22,9 +22,6 @@ import (
 // Every protocol, new and kept-alive: a deploy that disturbs nobody is clean, and nobody sees a request twice.
 func TestClean(t *testing.T) {
 	t.Parallel()
-	certificate := httptest.NewUnstartedServer(nil)
-	certificate.StartTLS()
-	certificate.Close()
 	for name, make := range map[string]func(t *testing.T, h http.Handler) Config{
 		"http": func(t *testing.T, h http.Handler) Config {
 			l := listen(t)
@@ -44,19 +41,19 @@ func TestClean(t *testing.T) {
 		},
 		"tls": func(t *testing.T, h http.Handler) Config {
 			l := listen(t)
-			serve(t, tls.NewListener(l, &tls.Config{Certificates: certificate.TLS.Certificates}), h)
+			serve(t, tls.NewListener(l, certified(t)), h)
 			c := quick("https://" + l.Addr().String() + "/")
 			c.Insecure = true
-			return c
+			return fewer(c)
 		},
 		"http2": func(t *testing.T, h http.Handler) Config {
 			s := httptest.NewUnstartedServer(h)
-			s.EnableHTTP2 = true
+			s.EnableHTTP2, s.TLS = true, certified(t)
 			s.StartTLS()
 			t.Cleanup(s.Close)
 			c := quick(s.URL)
 			c.HTTP2, c.Insecure = true, true
-			return c
+			return fewer(c)
 		},
 		"h2c": func(t *testing.T, h http.Handler) Config {
 			l := listen(t)
@@ -265,11 +262,14 @@ func TestIdleClosed(t *testing.T) {
 			}
 			start := s.Start
 			if secure {
-				start = s.StartTLS
+				s.TLS, start = certified(t), s.StartTLS
 			}
 			start()
 			t.Cleanup(s.Close)
 			c := quick(s.URL)
+			if secure {
+				c = fewer(c)
+			}
 			c.Insecure = secure
 			c.KeptOnly, c.Reload = true, v.next
 			c.Connections = 40 // so that each is idle for a while
