@@ -162,7 +162,8 @@ func TestUnusableState(t *testing.T) {
 			s.must("kill", "-KILL", supervisor)
 			s.eventually("another supervisor has started the service", func() bool {
 				now := s.show(unitName, "MainPID")
-				return now != supervisor && now != "0" && s.run(supervisorPath, "status").Status == 0 && s.live() > 0
+				return now != supervisor && now != "0" && s.run("curl", "--silent", "--max-time", "10", "http://"+address+"/").Status == 0 &&
+					s.run(supervisorPath, "status").Status == 0
 			})
 			if now := s.live(); now == before {
 				t.Errorf("%s: process %d is live again", mangle, now)

@@ -49,7 +49,7 @@ func joinLine(cfg *config.Config) (*succession.Line, error) {
 }
 
 // begin takes what was passed to this process, and finds what a supervisor has left that has died.
-func begin(cfg *config.Config, inherited map[string][]*fdpass.FD, log *slog.Logger) (l *legacy, err error) {
+func begin(cfg *config.Config, inherited map[string][]*fdpass.FD, manager *systemd.Notifier, log *slog.Logger) (l *legacy, err error) {
 	l = new(legacy)
 	if l.watchdog, err = systemd.WatchdogEvery(); err != nil {
 		return nil, err
@@ -65,6 +65,7 @@ func begin(cfg *config.Config, inherited map[string][]*fdpass.FD, log *slog.Logg
 	if err != nil {
 		log.Error("what the supervisor before this one was doing is not known; the service is started anew", "cause", err)
 		endUnknown(log)
+		forget(l.stored, manager, log)
 	}
 	return l, nil
 }
@@ -125,5 +126,22 @@ func endUnknown(log *slog.Logger) {
 	}
 	if err != nil {
 		log.Error("cannot end what the supervisor before this one has left", "cause", err)
+	}
+}
+
+// forget has systemd let go of sockets of which nothing is known, and waits until it has: their addresses are needed.
+func forget(stored map[string]*fdpass.FD, manager *systemd.Notifier, log *slog.Logger) {
+	if len(stored) == 0 {
+		return
+	}
+	var errs []error
+	for name, fd := range stored {
+		errs = append(errs, manager.Unstore(name), fdpass.Discard(fd))
+		delete(stored, name)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), managerLimit)
+	defer cancel()
+	if err := errors.Join(append(errs, manager.Barrier(ctx))...); err != nil {
+		log.Warn("systemd still keeps sockets of the supervisor before this one", "cause", err)
 	}
 }

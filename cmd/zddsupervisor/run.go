@@ -120,7 +120,7 @@ func supervise(source *config.Source, signals *signals, stderr io.Writer) (err e
 	if before := line.Predecessor(); before != nil {
 		left, err = succeed(cfg, before, manager, log)
 	} else {
-		left, err = begin(cfg, inherited, log)
+		left, err = begin(cfg, inherited, manager, log)
 	}
 	if err != nil {
 		return err

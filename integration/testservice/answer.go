@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -33,13 +32,6 @@ func (h *handler) body(req *http.Request) (status int, body []byte) {
 	delay, _ := time.ParseDuration(query.Get("sleep"))
 	time.Sleep(h.work + delay)
 	while{file: query.Get("wait")}.wait()
-	if n, err := strconv.Atoi(query.Get("eat")); err == nil {
-		eaten := make([]byte, n<<20) // MiB
-		for i := 0; i < len(eaten); i += os.Getpagesize() {
-			eaten[i] = 1
-		}
-		defer runtime.KeepAlive(eaten)
-	}
 	status = http.StatusOK
 	if wanted, err := strconv.Atoi(query.Get("status")); err == nil {
 		from, _ := strconv.ParseInt(cmp.Or(query.Get("from"), "1"), 10, 64)

@@ -6,6 +6,7 @@ import (
 	"os/signal"
 	"strconv"
 	"syscall"
+	"time"
 )
 
 // daemonEnv counts how often a process that becomes a daemon has forked.
@@ -59,5 +60,7 @@ func beLeaf(o options) error {
 			return err
 		}
 	}
-	select {}
+	for { // and not select{}, which a Go program without another goroutine takes for a deadlock
+		time.Sleep(time.Hour)
+	}
 }
