@@ -54,6 +54,10 @@ func (c *probeConn) Close() error {
 const maxProbes = 64
 
 func (st *steered) Dial(ctx context.Context, gen int) (net.Conn, error) {
+	// The kernel would choose another generation for it.
+	if err := st.Listening(gen); err != nil {
+		return nil, err
+	}
 	local, err := st.endpoint.addrPort()
 	if err != nil {
 		return nil, err

@@ -130,6 +130,12 @@ type Socket interface {
 	// socket in another process.
 	Snapshot() (Snapshot, error)
 
+	// Listening returns an error that wraps ErrShutDown if the generation's seat
+	// takes no connections any more, because the generation has called shutdown(2)
+	// on it: then new connections go to another one, whatever Cutover and Share
+	// have said. In shared mode, and for a generation without a seat, it is nil.
+	Listening(gen int) error
+
 	// EachPart calls do for every kernel socket that is the supervisor's own, and
 	// ends with the first error. fd is borrowed for the call, in which no other
 	// method may be called.

@@ -57,9 +57,12 @@ func (s *Supervisor) share(ctx context.Context, h *handoff, st *step) work {
 
 // cut moves all new connections to the new generation.
 func (s *Supervisor) cut(h *handoff) work {
-	bound, number := h.bound, h.gen.number
-	h.gen.served = true
+	g, bound, number := h.gen, h.bound, h.gen.number
+	g.served = true
 	return func() (func(), error) {
+		if err := g.listening(); err != nil {
+			return nil, err
+		}
 		for _, b := range bound {
 			if err := b.Socket.Cutover(number); err != nil {
 				return nil, fmt.Errorf("socket %s: move new connections: %w", b.Spec.FDName(), err)
@@ -74,10 +77,10 @@ func (s *Supervisor) settle(ctx context.Context, h *handoff) work {
 	if s.live == nil {
 		return nil
 	}
-	old, bound, limit := s.live.number, s.bound, h.plan.SettleMax
+	g, old, bound, limit := h.gen, s.live.number, s.bound, h.plan.SettleMax
 	return func() (func(), error) {
 		open := s.settled(ctx, bound, old, limit)
-		return func() { h.record.Unsettled = open }, nil
+		return func() { h.record.Unsettled = open }, g.listening()
 	}
 }
 
@@ -117,11 +120,17 @@ func (s *Supervisor) soak(ctx context.Context, h *handoff, st *step) work {
 	}
 }
 
-// watcher returns a function that waits for a time and probes the new generation meanwhile, where there is a probe. It
-// returns early if the step need not wait any longer, and an error if a probe fails or the step is cancelled.
+// watchInterval is the time between two looks at whether a new generation listens.
+const watchInterval = 200 * time.Millisecond
+
+// watcher returns a function that waits for a time and sees meanwhile that the new generation listens, and probes it where
+// there is a probe. It returns early if the step need not wait any longer, and an error if the new generation is not what it
+// should be or the step is cancelled.
 func (s *Supervisor) watcher(ctx context.Context, h *handoff, st *step) func(time.Duration) (early bool, err error) {
-	p, target := h.plan.Probe, h.target()
+	p, target, g := h.plan.Probe, h.target(), h.gen
 	return func(d time.Duration) (bool, error) {
+		look := time.NewTicker(watchInterval)
+		defer look.Stop()
 		end := time.NewTimer(d)
 		defer end.Stop()
 		var every time.Duration
@@ -133,9 +142,13 @@ func (s *Supervisor) watcher(ctx context.Context, h *handoff, st *step) func(tim
 		for {
 			select {
 			case <-end.C:
-				return false, nil
+				return false, g.listening()
 			case <-st.early:
-				return true, nil
+				return true, g.listening()
+			case <-look.C:
+				if err := g.listening(); err != nil {
+					return false, err
+				}
 			case <-ctx.Done():
 				return false, context.Cause(ctx)
 			case <-next.C:

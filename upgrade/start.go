@@ -175,5 +175,16 @@ func (s *Supervisor) holdsItsSockets(ctx context.Context, g *generation) error {
 			s.log.Warn("the new generation has closed a socket: nobody accepts from it", "generation", g.number, "socket", g.bound[i].Spec.FDName())
 		}
 	}
+	return g.listening()
+}
+
+// listening returns an error if the generation has shut down a socket of its own: new connections would go to another one, as if it were
+// that one's merit.
+func (g *generation) listening() error {
+	for _, b := range g.bound {
+		if err := b.Socket.Listening(g.number); err != nil {
+			return fmt.Errorf("generation %d, socket %s: %w", g.number, b.Spec.FDName(), err)
+		}
+	}
 	return nil
 }

@@ -53,6 +53,7 @@ type options struct {
 	outlive bool
 
 	closeSockets, shutdownSockets, unlinkSockets bool
+	shutdownAfter                                time.Duration
 
 	tree       int
 	treeSetsid bool
@@ -103,6 +104,7 @@ func parse() options {
 	flag.IntVar(&o.workers, "workers", 0, "start this many processes, which serve instead")
 	flag.BoolVar(&o.outlive, "outlive", false, "leave the workers behind when stopped")
 	flag.BoolVar(&o.closeSockets, "close-sockets", false, "close the passed sockets, then get ready")
+	flag.DurationVar(&o.shutdownAfter, "shutdown-after", never, "shutdown(2) the passed sockets this long after the start, or 0 before it is ready")
 	flag.BoolVar(&o.shutdownSockets, "shutdown-sockets", false, "shutdown(2) the passed sockets when stopped")
 	flag.BoolVar(&o.unlinkSockets, "unlink-sockets", false, "unlink the paths of unix sockets when stopped")
 	flag.IntVar(&o.tree, "tree", 0, "start this many children, each with a child of its own; all ignore SIGTERM")
@@ -160,6 +162,17 @@ func run(o options, given info) error {
 			s.file.Close()
 		}
 		sockets = nil
+	}
+	if o.shutdownAfter >= 0 {
+		shutdown, err := shutdownAll(len(sockets))
+		if err != nil {
+			return err
+		}
+		if o.shutdownAfter == 0 {
+			shutdown()
+		} else {
+			time.AfterFunc(o.shutdownAfter, shutdown)
+		}
 	}
 	all := make([]server, 0, len(sockets))
 	for _, s := range sockets {

@@ -103,3 +103,20 @@ func newServer(o options, given info, requests *journal, s socket) (server, erro
 	}
 	return nil, fmt.Errorf("unknown way to serve: %q", o.serve)
 }
+
+// shutdownAll returns a function that shuts the first n passed sockets down.
+func shutdownAll(n int) (func(), error) {
+	var own []int
+	for i := range n {
+		fd, err := unix.FcntlInt(uintptr(firstFD+i), unix.F_DUPFD_CLOEXEC, firstFD+n)
+		if err != nil {
+			return nil, os.NewSyscallError("fcntl", err)
+		}
+		own = append(own, fd)
+	}
+	return func() {
+		for _, fd := range own {
+			_ = unix.Shutdown(fd, unix.SHUT_RDWR)
+		}
+	}, nil
+}
