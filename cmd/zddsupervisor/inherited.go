@@ -45,6 +45,9 @@ func loadOrRecall(source *config.Source) (cfg *config.Config, broken, err error)
 		return cfg, nil, nil
 	}
 	dir := source.Getenv("RUNTIME_DIRECTORY")
+	if flag := source.Flags.Lookup("runtime-directory"); flag != nil && flag.Changed {
+		dir = source.Absolute(flag.Value.String())
+	}
 	if dir == "" {
 		return nil, nil, err
 	}

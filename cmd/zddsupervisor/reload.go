@@ -40,7 +40,7 @@ the old version still serves; 2 wrong usage; 3 no supervisor was reached.`,
 				return client.Ask(cmd.Context())
 			}
 			out := cmd.OutOrStdout()
-			record, err := client.Reload(cmd.Context(), control.Started(), func(p upgrade.Progress) { printStep(out, p) })
+			record, err := client.Reload(cmd.Context(), since(), func(p upgrade.Progress) { printStep(out, p) })
 			if errors.Is(err, upgrade.ErrStopping) && fromSystemd() {
 				// systemd ends the commands of a unit that it stops by this signal, but the supervisor first. Whichever of the two
 				// comes first, the unit was stopped and has not failed: see SuccessExitStatus= in it.
@@ -56,6 +56,16 @@ the old version still serves; 2 wrong usage; 3 no supervisor was reached.`,
 	to.addFlags(cmd)
 	cmd.Flags().BoolVar(&noWait, "no-wait", false, "return as soon as the request was taken")
 	return cmd
+}
+
+// since is from when on a handoff that reads the configuration is what this command asks for: its start, where it is the
+// ExecReload= of a unit, which some versions of systemd run after a reload signal that asks for the same. For anybody else it is
+// now, since a process may have been another program before, a script that has changed something meanwhile.
+func since() uint64 {
+	if fromSystemd() && os.Getenv("MAINPID") != "" { // see Environment variables set by the manager, systemd.exec(5)
+		return control.Started()
+	}
+	return 0
 }
 
 // fromSystemd reports whether systemd itself has started this process.

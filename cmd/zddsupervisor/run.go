@@ -32,7 +32,7 @@ func runCommand() *cobra.Command {
 Signals: HUP hands off to a new version, started from the configuration as it is then (a terminal
 that is closed sends it too);
 TERM and INT stop in order: the service drains; QUIT stops at once: it is killed;
-USR1 writes the status to the log.
+USR1 writes the status to the log; USR2 replaces the supervisor itself (see upgrade).
 
 Each socket of --listen may have options, as in 'http=tcp://:8080?backlog=1024':
 ` + socketOptions() + `.

@@ -7,7 +7,7 @@ func socketKeys() []Key {
 		{Name: "socket.listen", Kind: Text, Doc: `Address to listen on, such as tcp://:8080 or unix:///run/app.sock. ` +
 			`It is one of tcp://HOST:PORT (tcp4, tcp6), udp://HOST:PORT (udp4, udp6), unix:///PATH (unixgram, unixpacket), ` +
 			`@NAME for an abstract socket, systemd:NAME for one that a .socket unit passes, or HOST:PORT and :PORT for tcp. ` +
-			`As a flag, for each socket, the other keys of a socket are options; the sockets of the file are ignored then.`},
+			`As a flag, for each socket, the other keys of a socket are options, as in --listen 'http=tcp://:8080?backlog=1024'; the sockets of the file are ignored then.`},
 		{Name: "socket.name", Kind: Text, Doc: `Name that the service finds in LISTEN_FDNAMES. The default is made of the address.`},
 		{Name: "socket.mode", Kind: Text, Doc: `How the generations share the socket, "steered" or "shared". The default is mode; systemd:NAME goes by ReusePort= of its .socket unit, and has to say "steered" here if ready.by, probe or canary need it.`},
 		{Name: "socket.protocol", Kind: Text, Doc: `What is spoken on the socket, "http/1" for HTTP/1 without TLS; needed for handoff.keepalive.`},

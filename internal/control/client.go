@@ -135,7 +135,7 @@ func (c *Client) steer(ctx context.Context, path string) (*upgrade.Record, error
 }
 
 // Upgrade has the supervisor replaced by another one, started from the program as it is on disk, and blocks until that one
-// has the service. If there is a reason why not, the error is that, and wraps ErrNothing.
+// has the service. If there is a reason why not, the error is that.
 func (c *Client) Upgrade(ctx context.Context) (*Successor, error) {
 	body, err := c.do(ctx, http.MethodPost, "/v1/upgrade")
 	if err != nil {
@@ -203,6 +203,9 @@ func (c *Client) once(ctx context.Context, method, path string) (io.ReadCloser, 
 		}
 		if strings.TrimSpace(string(why)) == upgrade.ErrReplaced.Error() {
 			return nil, upgrade.ErrReplaced
+		}
+		if answer.StatusCode == http.StatusBadGateway { // it says all by itself
+			return nil, errors.New(strings.TrimSpace(string(why)))
 		}
 		if answer.StatusCode == http.StatusConflict {
 			return nil, fmt.Errorf("%w: %s", ErrNothing, strings.TrimSpace(string(why)))
