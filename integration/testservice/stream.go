@@ -30,7 +30,8 @@ func (h *handler) pieces(w http.ResponseWriter, req *http.Request) bool {
 	}
 	every, _ := time.ParseDuration(query.Get("every"))
 	hold, _ := time.ParseDuration(query.Get("hold"))
-	to, flush := io.Writer(w), func() {}
+	to := io.Writer(w)
+	var flush func()
 	if query.Get("raw") == "" {
 		flush = w.(http.Flusher).Flush
 	} else {
