@@ -21,27 +21,24 @@ func (t *Tree) Socket(inode uint64) (*fdpass.FD, error) {
 	if err != nil {
 		return nil, err
 	}
-	want := socketLink + strconv.FormatUint(inode, 10) + "]"
+	var found *fdpass.FD
 	var refused error
 	for _, pid := range pids {
-		dir := fmt.Sprintf("/proc/%d/fd", pid)
-		entries, err := os.ReadDir(dir)
-		if err != nil {
-			refused = err
-			continue
-		}
-		for _, e := range entries {
-			if link, err := os.Readlink(filepath.Join(dir, e.Name())); err != nil || link != want {
-				continue
-			}
-			number, err := strconv.Atoi(e.Name())
-			if err != nil {
-				continue
+		err := socketsOf(pid, func(number int, has uint64) {
+			if has != inode || found != nil {
+				return
 			}
 			fd, err := getfd(pid, number, inode)
-			if err == nil {
-				return fd, nil
+			if err != nil {
+				refused = err
+				return
 			}
+			found = fd
+		})
+		if found != nil {
+			return found, nil
+		}
+		if err != nil {
 			refused = err
 		}
 	}
