@@ -66,7 +66,7 @@ func (s *Supervisor) end(g *generation, role Role, why string) {
 		if err := g.close(); err != nil {
 			s.log.Warn("cannot clean up after a generation", "generation", g.number, "cause", err)
 		}
-		s.post(func() { s.gone(g, began) })
+		s.post(func() { s.gone(g, began, killed) })
 	})
 }
 
@@ -203,12 +203,16 @@ func (g *generation) forward(open []OpenSocket, log *slog.Logger) {
 }
 
 // gone takes leave of a generation that has no process any more.
-func (s *Supervisor) gone(g *generation, began time.Time) {
+func (s *Supervisor) gone(g *generation, began time.Time, killed int) {
 	delete(s.generations, g.number)
 	if !g.keepSeat {
 		s.leave(departure{g.number, g.bound})
 	}
 	s.persist()
-	s.log.Info("gone", "generation", g.number, "release", g.release, "because", g.why,
-		"took", time.Since(began).Round(time.Millisecond).String())
+	e := Ending{
+		Generation: g.number, Release: g.release, Role: g.role, Because: g.why, Exit: g.process.Exit().String(), Handoff: g.replacedBy,
+		Began: began, Took: time.Since(began), Killed: killed,
+	}
+	s.log.Info("gone", "generation", e.Generation, "release", e.Release, "because", e.Because, "took", e.Took.Round(time.Millisecond).String())
+	s.observe(func(o Observer) { o.GenerationGone(e) })
 }

@@ -182,6 +182,7 @@ func (s *Supervisor) finish(outcome Outcome) {
 	} else {
 		s.tell(s.opts.Manager.Status(status))
 	}
+	s.observe(func(o Observer) { o.HandoffEnded(*r) })
 	for _, t := range h.tickets {
 		t.answer(r, nil)
 	}

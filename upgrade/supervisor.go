@@ -48,6 +48,8 @@ type Options struct {
 	Manager Manager                 // never nil; a *systemd.Notifier that is nil inside does nothing
 	Log     *slog.Logger            // nil for nobody
 
+	Observers []Observer // borrowed; who else is told what has happened
+
 	// RuntimeDirectory is where each generation's notify socket is made.
 	RuntimeDirectory string
 

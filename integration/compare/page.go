@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/zddsupervisor/zddsupervisor/internal/drill"
 )
 
 // notMeasured is what a cell says that has no figure.
@@ -57,8 +59,7 @@ rounds; a cell has the median of the rounds and, where they differ, the range. M
 		}
 		share := middle(rounds, func(m measured) float64 { return m.throughput }) / bare * 100
 		fmt.Fprintf(&b, "| %s | **%s** | **%s** | %s | %s | %s (%.0f %%) | %s | %s |\n", w.name,
-			cell(func(m measured) float64 { return float64(m.failedNew()) }, ""),
-			cell(func(m measured) float64 { return float64(m.report.All.Failed - m.failedNew()) }, ""),
+			cell(func(m measured) float64 { return failed(m.report.New) }, ""), cell(func(m measured) float64 { return failed(m.report.Kept) }, ""),
 			latency(func(m measured) time.Duration { return m.report.Disturbed.P99 }, func(m measured) time.Duration { return m.report.Calm.P99 }),
 			latency(func(m measured) time.Duration { return m.report.Disturbed.P999 }, func(m measured) time.Duration { return m.report.Calm.P999 }),
 			cell(func(m measured) float64 { return m.throughput }, ""), share, memory, live)
@@ -68,6 +69,9 @@ rounds; a cell has the median of the rounds and, where they differ, the range. M
 		if kinds := kindsOf(results[i]); kinds != "" {
 			fmt.Fprintf(&b, "- %s, failed in all rounds together: %s.\n", w.name, kinds)
 		}
+		if n := failedCold(results[i]); n > 0 {
+			fmt.Fprintf(&b, "- %s: %d failed in the warm-up, which the table leaves out.\n", w.name, n)
+		}
 		if w.note != "" {
 			fmt.Fprintf(&b, "- %s: %s.\n", w.name, w.note)
 		}
@@ -76,8 +80,16 @@ rounds; a cell has the median of the rounds and, where they differ, the range. M
 	return err
 }
 
-// failedNew is how many requests failed on new connections.
-func (m *measured) failedNew() int { return m.report.New.Calm.Failed + m.report.New.Disturbed.Failed }
+// failed is how many requests failed on one kind of connection, once the way was warm.
+func failed(p drill.Pair) float64 { return float64(p.Calm.Failed + p.Disturbed.Failed) }
+
+// failedCold is how many failed before that, in all rounds.
+func failedCold(rounds []measured) (n int) {
+	for _, m := range rounds {
+		n += m.report.WarmUp.Failed
+	}
+	return n
+}
 
 // kindsOf is how requests failed, in all rounds.
 func kindsOf(rounds []measured) string {
