@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"time"
 )
 
 // measures tells whether a package's tests look at times and at what gets lost under load. They have the machine for themselves.
@@ -141,6 +142,7 @@ func readEvents(in io.Reader, w io.Writer, r *report) error {
 				fmt.Fprintf(w, "ok      %s (%.1fs)\n", name, e.Elapsed)
 			} else if !parents[k] {
 				r.pass(name)
+				r.time(name, time.Duration(e.Elapsed*float64(time.Second)))
 			}
 		case "skip":
 			if e.Test != "" {

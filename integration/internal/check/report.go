@@ -1,8 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"slices"
+	"time"
 )
 
 // report counts what was run. The zero value is empty.
@@ -10,7 +13,20 @@ type report struct {
 	passed int
 	failed []string
 	skips  []skipped
+	slow   []timed
 }
+
+// timed is how long a test took, with those below it.
+type timed struct {
+	name string
+	took time.Duration
+}
+
+// The slowest are named, so that the whole stays short.
+const (
+	slow        = 30 * time.Second
+	slowestMost = 15
+)
 
 // skipped is a check that was not made.
 type skipped struct{ name, why string }
@@ -24,10 +40,21 @@ func (r *report) fail(name, why string) {
 	r.failed = append(r.failed, name+why)
 }
 
+// time notes how long a test took, if that is worth a line.
+func (r *report) time(name string, took time.Duration) {
+	if took >= slow {
+		r.slow = append(r.slow, timed{name, took})
+	}
+}
+
 func (r *report) skip(name, why string) { r.skips = append(r.skips, skipped{name, why}) }
 
 // end writes what failed and what was skipped, and the counts as the last line. It returns the exit status; strictly, a skip is a failure.
 func (r *report) end(w io.Writer, strict bool) int {
+	slices.SortFunc(r.slow, func(a, b timed) int { return cmp.Compare(b.took, a.took) })
+	for _, t := range r.slow[:min(len(r.slow), slowestMost)] {
+		fmt.Fprintf(w, "slow: %s took %s\n", t.name, t.took.Round(time.Second))
+	}
 	for _, name := range r.failed {
 		fmt.Fprintf(w, "failed: %s\n", name)
 	}
