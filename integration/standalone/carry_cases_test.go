@@ -524,6 +524,30 @@ func TestStopWhileCarrying(t *testing.T) {
 	}
 }
 
+// The old version does not run for a while, whatever it is doing.
+func TestCarryFromOneThatStalls(t *testing.T) {
+	s := start(t, carried("v0"))
+	l := &keptLoad{t: t, address: s.address(), clients: 20, pause: pauses(time.Millisecond, 20*time.Millisecond)}
+	l.start()
+	defer l.stop()
+	for i := range 12 {
+		stalled := stall(t, s.settled().PID, 300*time.Millisecond)
+		time.AfterFunc(time.Duration(i)*50*time.Millisecond, stalled.begin)
+		s.reloadTo(carried(fmt.Sprintf("v%d", i+1))).must()
+		stalled.wait()
+	}
+	s.settled()
+	l.stop()
+	st, err := s.client.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%s; %+v", l, st.Carried)
+	if l.failed.Load() > 0 {
+		t.Error("some were lost")
+	}
+}
+
 // Where the supervisor may not have the service's descriptors, it says so and goes on without.
 func TestCarryWithoutPrivilege(t *testing.T) {
 	t.Parallel()

@@ -19,7 +19,7 @@ type Options struct {
 }
 
 // Waits is how many times Options.Wait Park takes at most.
-const Waits = 5
+const Waits = (1 + parkWaits) * (1 + stoppedWaits)
 
 const (
 	defaultWait   = 250 * time.Millisecond

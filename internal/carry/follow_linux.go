@@ -2,14 +2,17 @@ package carry
 
 import (
 	"errors"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/zddsupervisor/zddsupervisor/child"
 )
 
 const (
 	// straggle is how long after the first connection a process may close the last of those that are idle for it. Those that
-	// it has still open then it keeps for a reason.
+	// it has still open then, when it has nothing else to do, it keeps for a reason.
 	straggle = 250 * time.Millisecond
 
 	// A client that was answered a moment ago may wait for the connection's end, because the answer says so. And a process
@@ -24,10 +27,14 @@ const (
 
 // follow looks at the connections that are parked: the tree goes on with one, or keeps it, or has closed it.
 func (b *Batch) follow(now time.Time) {
+	asleep := sync.OnceValue(func() bool {
+		activity, err := b.process.Tree().Activity()
+		return err == nil && activity == child.Asleep
+	})
 	rest := b.parked[:0]
 	var gone []*conn
 	for _, c := range b.parked {
-		why, open := b.whereabouts(c, now)
+		why, open := b.whereabouts(c, now, asleep)
 		switch {
 		case why != "":
 			b.leave(c, why)
@@ -45,7 +52,7 @@ func (b *Batch) follow(now time.Time) {
 }
 
 // whereabouts says why a connection is to be left, or else whether those who had it have it open.
-func (b *Batch) whereabouts(c *conn, now time.Time) (why Reason, open bool) {
+func (b *Batch) whereabouts(c *conn, now time.Time, asleep func() bool) (why Reason, open bool) {
 	s, err := takeSample(c.raw())
 	switch {
 	case errors.Is(err, errMoving):
@@ -62,7 +69,7 @@ func (b *Batch) whereabouts(c *conn, now time.Time) (why Reason, open bool) {
 		return Kept, true
 	}
 	pid, _ := c.dup.Holder()
-	if first, known := b.letGo[pid]; known && now.Sub(first) > straggle {
+	if first, known := b.letGo[pid]; known && now.Sub(first) > straggle && asleep() { // and not just held up before it gets to it
 		return Kept, true
 	}
 	return "", true

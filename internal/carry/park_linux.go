@@ -17,27 +17,30 @@ const (
 
 	// parkWaits is how many times Options.Wait those connections may take to come between two requests, once parked, on
 	// which requests have come and gone in that time.
-	parkWaits = Waits - 1
+	parkWaits = 4
+
+	// stoppedWaits is how many times a tree gets its time again that was stopped when it was over.
+	stoppedWaits = 3
 
 	// peekLine is enough to see whether bytes begin with a request line.
 	peekLine = 2 << 10
 )
 
 // Park duplicates those of the connections with these inode numbers that the process's tree has, and parks them. It
-// blocks until each is between two requests, at most five times as long as Options.Wait says; those that are not by then
-// are left alone. The tree has to be told to stop right after it, since their clients wait; then Run has to be called in any
+// blocks until each is between two requests, at most five times as long as Options.Wait says, and Waits times for a tree that is
+// stopped by a signal meanwhile; those that are not by then are left alone. The tree has to be told to stop right after it, since their clients wait; then Run has to be called in any
 // case. The error says why none or not all could be duplicated. The Batch is good then, too.
 func Park(ctx context.Context, p *child.Process, inodes []uint64, o Options) (*Batch, error) {
 	b := newBatch(p, o)
 	err := b.duplicate(inodes)
 	// Unparked first: nobody has to wait, and those on which nothing happens show, and those in the middle of something long.
-	b.await(ctx, b.opts.Wait, b.watch)
+	b.await(ctx, b.opts.Wait, b.watch, nil)
 	b.leaveLong()
 	for _, c := range b.parked {
 		b.park(c)
 	}
 	began := time.Now()
-	b.await(ctx, parkWaits*b.opts.Wait, b.look)
+	b.await(ctx, parkWaits*b.opts.Wait, b.look, &rest{limit: b.opts.Wait})
 	b.waited = time.Since(began)
 	kept := b.parked[:0]
 	for _, c := range b.parked {
@@ -51,10 +54,11 @@ func Park(ctx context.Context, p *child.Process, inodes []uint64, o Options) (*B
 	return b, err
 }
 
-// await looks at all connections again and again until all are between two requests, or have been given the time that
-// they may have. One that is closed meanwhile is let go at once: its client may wait for that.
-func (b *Batch) await(ctx context.Context, limit time.Duration, look func(*conn, time.Time) verdict) {
-	end := time.Now().Add(limit)
+// await looks at all connections again and again until all are between two requests, and were still after the tree has been at
+// rest, or have been given the time that they may have. One that is closed meanwhile is let go at once: its client may wait for
+// that. resting may be nil for a tree whose rest does not matter.
+func (b *Batch) await(ctx context.Context, limit time.Duration, look func(*conn, time.Time) verdict, resting *rest) {
+	end, extensions := time.Now().Add(limit), stoppedWaits
 	for {
 		began := time.Now()
 		waiting, rest := 0, b.parked[:0]
@@ -69,8 +73,19 @@ func (b *Batch) await(ctx context.Context, limit time.Duration, look func(*conn,
 			rest = append(rest, c)
 		}
 		b.parked = rest
-		if waiting == 0 || ctx.Err() != nil || b.process.Exiting() || began.After(end) {
+		if waiting == 0 && resting.over(b.process.Tree()) || ctx.Err() != nil || b.process.Exiting() {
 			return
+		}
+		if began.After(end) {
+			activity, err := b.process.Tree().Activity()
+			if err != nil || activity != child.Stopped || extensions == 0 {
+				return
+			}
+			// It had no chance.
+			end, extensions = time.Now().Add(limit), extensions-1
+		}
+		if waiting > 0 {
+			resting.again()
 		}
 		time.Sleep(max(lookInterval, lookRest*time.Since(began)))
 	}
