@@ -58,12 +58,13 @@ const (
 	ReplaceAsked              // another supervisor is there, which is to take the service over
 	Replaced                  // it has
 	NotReplaced               // it could not, and is gone
+	DeployAsked               // somebody asked for a handoff to a release, which has to be alone
 	events                    // how many there are
 )
 
 var eventNames = [events]string{
 	"reload asked", "stop asked", "kill asked", "promote asked", "abort asked", "step done", "step failed", "new exited", "live exited",
-	"retry due", "all gone", "replace asked", "replaced", "not replaced",
+	"retry due", "all gone", "replace asked", "replaced", "not replaced", "deploy asked",
 }
 
 // String returns the event's name.
@@ -186,7 +187,7 @@ func next(s State, e Event) (State, Action) {
 
 func nextIdle(s State, e Event) (State, Action) {
 	switch e {
-	case ReloadAsked:
+	case ReloadAsked, DeployAsked:
 		return State{Phase: Holding, Live: s.Live}, Begin | Step
 	case LiveExited:
 		if !s.Live {
@@ -214,7 +215,7 @@ func nextReplacing(s State, e Event) (State, Action) {
 	switch e {
 	case ReloadAsked, StopAsked, KillAsked:
 		return s, Defer
-	case PromoteAsked, AbortAsked, ReplaceAsked:
+	case PromoteAsked, AbortAsked, ReplaceAsked, DeployAsked:
 		return s, Decline
 	case LiveExited, RetryDue, AllGone: // whoever has it then sees for itself
 		return s, None
@@ -232,7 +233,7 @@ func nextHolding(s State, e Event) (State, Action) {
 		return s, Begin
 	case AbortAsked:
 		return nextAbort(s)
-	case PromoteAsked, ReplaceAsked:
+	case PromoteAsked, ReplaceAsked, DeployAsked:
 		return s, Decline
 	case StepDone:
 		return State{Phase: Resolving, Live: s.Live}, Step
@@ -268,7 +269,7 @@ func nextStep(s State, e Event) (State, Action) {
 		return State{Phase: s.Phase, Live: s.Live, Again: true}, None
 	case AbortAsked:
 		return nextAbort(s)
-	case ReplaceAsked:
+	case ReplaceAsked, DeployAsked: // what current points to is this handoff's business
 		return s, Decline
 	case PromoteAsked:
 		if !s.Phase.waits() {
@@ -321,7 +322,7 @@ func after(s State, a Action) (State, Action) {
 
 func nextStopping(s State, e Event) (State, Action) {
 	switch e {
-	case ReloadAsked:
+	case ReloadAsked, DeployAsked:
 		return s, Refuse
 	case PromoteAsked, AbortAsked, ReplaceAsked:
 		return s, Decline
@@ -339,7 +340,7 @@ func nextStopping(s State, e Event) (State, Action) {
 
 func nextStopped(s State, e Event) (State, Action) {
 	switch e {
-	case ReloadAsked:
+	case ReloadAsked, DeployAsked:
 		return s, Refuse
 	case PromoteAsked, AbortAsked, ReplaceAsked:
 		return s, Decline

@@ -83,6 +83,9 @@ func (s *Supervisor) save() (*Saved, []fdpass.Socket) {
 		if h.gen != nil {
 			sh.New = h.gen.number
 		}
+		if h.pointed != nil {
+			sh.Pointed = &savedPointing{h.pointed.from, h.pointed.to}
+		}
 		v.Handoff = sh
 	}
 	return v, t.sockets

@@ -24,6 +24,8 @@ type Plan struct {
 	// what an earlier one was resolved to. It may block on the file system.
 	Prepare func(generation int) (*Prepared, error)
 
+	Releases Releases // where the service's releases lie; nil where they are not managed
+
 	ReadyTimeout time.Duration // how long the ready signal may take
 	CheckTimeout time.Duration // how long the check command may take
 	SettleMax    time.Duration // how long settling may take

@@ -39,6 +39,9 @@ func (s *Supervisor) takeOver(v *Saved) {
 	}
 	s.first = false
 	live := r.generations[v.Live]
+	if live != nil {
+		s.lastRelease = live.release
+	}
 	if plan := r.plan(v.Plan); plan != nil {
 		s.plan = plan
 	}
@@ -261,6 +264,7 @@ func (r *recovery) decide() {
 		r.rollBack(fresh)
 	}
 	if v.Handoff != nil {
+		s.pointBack(&handoff{pointed: r.pointed()})
 		r.failed(v.Handoff.Record)
 	}
 	if s.live != nil {
@@ -280,7 +284,7 @@ func (r *recovery) finish(fresh *generation) {
 	if h.plan = r.plan(sh.Plan); h.plan == nil {
 		h.plan = fresh.plan
 	}
-	h.plan.Soak = 0
+	h.plan.Soak, h.pointed = 0, r.pointed()
 	h.fresh = without(h.bound, s.bound)
 	for _, b := range h.bound {
 		if err := b.Socket.Cutover(fresh.number); err != nil {
@@ -291,6 +295,21 @@ func (r *recovery) finish(fresh *generation) {
 	s.hand = h
 	s.state = State{Phase: Settling, Live: s.live != nil}
 	s.runStep()
+}
+
+// pointed is how the current release was changed for the handoff that was under way; nil if it was not.
+func (r *recovery) pointed() *pointing {
+	h := r.saved.Handoff
+	if h.Pointed == nil {
+		return nil
+	}
+	plan := r.plan(h.Plan)
+	if plan == nil || plan.Releases == nil {
+		r.s.log.Error("the current release cannot be changed back: the configuration of the handoff that was under way cannot be read",
+			"release", h.Pointed.From, "now", h.Pointed.To)
+		return nil
+	}
+	return &pointing{plan.Releases, h.Pointed.From, h.Pointed.To}
 }
 
 // rollBack ends a new generation that had not got all new connections, or has ended.
@@ -312,6 +331,7 @@ func (r *recovery) failed(record Record) {
 	record.Took = time.Since(record.Began)
 	r.s.last = &record
 	r.s.log.Error("handoff failed", "handoff", record.Handoff, "step", record.Phase, "cause", record.Reason)
+	r.s.observe(func(o Observer) { o.HandoffEnded(record) })
 }
 
 // sorted returns all generations, the oldest first.

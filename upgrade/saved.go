@@ -57,6 +57,14 @@ type savedHandoff struct {
 	Plan   json.RawMessage `json:"plan,omitempty"` // of the new generation
 	Bound  []savedBound    `json:"bound,omitempty"`
 	UID    uint32          `json:"uid"` // that the new generation runs as
+
+	Pointed *savedPointing `json:"pointed,omitempty"` // what Plan's releases have been changed to
+}
+
+// savedPointing is a pointing.
+type savedPointing struct {
+	From string `json:"from"`
+	To   string `json:"to"`
 }
 
 // savedGeneration is a generation that has a process.

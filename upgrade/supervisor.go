@@ -50,6 +50,9 @@ type Options struct {
 
 	Observers []Observer // borrowed; who else is told what has happened
 
+	// Good returns the releases to which a rollback may go from one, the best first. It must not block. nil knows of none.
+	Good func(from string) []string
+
 	// RuntimeDirectory is where each generation's notify socket is made.
 	RuntimeDirectory string
 
@@ -117,7 +120,10 @@ type Supervisor struct {
 	restarts  backoff
 	carriers  carriers
 	leaving   []departure // seats to give up once no step uses the sockets
-	deferred  []func()    // from the inbox, while the owner had to wait for a step
+	pruning   bool        // old releases are being removed
+
+	lastRelease string   // of the last generation that was live
+	deferred    []func() // from the inbox, while the owner had to wait for a step
 
 	attending sync.WaitGroup  // of tasks, those that have to do with a generation that was started
 	kept      []Event         // that wait until it is known which supervisor has the service
@@ -369,6 +375,9 @@ func (s *Supervisor) halt(now bool) {
 			t.answer(nil, ErrStopping)
 		}
 		h.tickets = nil
+		if s.step == nil { // else it is performed again once that has ended
+			s.pointBack(h)
+		}
 	}
 	for _, b := range s.bound {
 		if err := b.Socket.Cutover(0); err != nil && !errors.Is(err, os.ErrClosed) {
@@ -390,6 +399,9 @@ func (s *Supervisor) exit() {
 	s.restarts.stop()
 	if s.hand != nil {
 		s.closeAll(s.hand.fresh)
+		r := s.hand.record
+		r.Outcome, r.Reason, r.Took = OutcomeFailed, "the supervisor was stopped", time.Since(r.Began)
+		s.observe(func(o Observer) { o.HandoffEnded(r) })
 		s.hand = nil
 	}
 	if s.opts.KeepSockets {

@@ -28,6 +28,7 @@ func (p planner) plan(cfg *config.Config) *upgrade.Plan {
 		Sockets:      cfg.Sockets,
 		Places:       cfg.Places,
 		Prepare:      func(generation int) (*upgrade.Prepared, error) { return p.prepare(cfg, generation) },
+		Releases:     releasesOf(cfg),
 		ReadyTimeout: cfg.Ready.Timeout,
 		CheckTimeout: cfg.Check.Timeout,
 		SettleMax:    cfg.Settle.Max,

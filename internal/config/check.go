@@ -100,6 +100,8 @@ func (l *loader) checkReleases() string {
 	switch {
 	case r == Releases{}:
 		return ""
+	case r.Directory == "" && r.Current == "":
+		l.reportKey("releases.keep", "needs releases.directory and releases.current to be set too")
 	case r.Directory == "":
 		l.reportKey("releases.current", "needs releases.directory to be set too")
 	case r.Current == "":

@@ -188,6 +188,7 @@ type Drain struct {
 type Releases struct {
 	Directory string // has a directory for each release
 	Current   string // a symbolic link to one of them
+	Keep      int    // how many stay after a handoff; 0 for all
 }
 
 // CgroupMode says whether the supervisor makes control groups.

@@ -49,7 +49,13 @@ func handoffKeys() []Key {
 		},
 		{
 			Name: "releases.current", Kind: Path, set: path(func(c *draft) *string { return &c.Releases.Current }),
-			Doc: `Symbolic link to the release that the next generation runs.`,
+			Doc: `Symbolic link to the release that the next generation runs. See zddsupervisor deploy and rollback.`,
+		},
+		{
+			Name: "releases.keep", Kind: Number, set: number(func(c *draft) *int { return &c.Releases.Keep }, 1, 100_000),
+			Doc: `How many releases to keep. After a handoff that has succeeded, the oldest ones past that are removed from releases.directory, ` +
+				`by the time at which their directory itself was last changed; but never the current one, one that a generation still runs, or the one that ` +
+				`a rollback would go to. The default is that all are kept.`,
 		},
 	}
 }
