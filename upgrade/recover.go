@@ -21,7 +21,7 @@ import (
 //     there is no live one to go back to.
 //   - A generation that was being ended is ended; one that was told to stop is not told again, see resume.
 func (s *Supervisor) takeOver(v *Saved) {
-	s.number, s.handoffs, s.last, s.orphan = v.Number, v.Handoffs, v.Last, v.Orphan
+	s.number, s.handoffs, s.last, s.orphan = max(v.Number, s.number), max(v.Handoffs, s.handoffs), v.Last, v.Orphan
 	r := &recovery{s: s, saved: v, generations: make(map[int]*generation)}
 	r.restoreGenerations()
 	r.restoreSockets()

@@ -53,6 +53,10 @@ type Options struct {
 	// Good returns the releases to which a rollback may go from one, the best first. It must not block. nil knows of none.
 	Good func(from string) []string
 
+	// Handoffs and Number are those of the newest handoff and the newest generation that there have been, as far as is known:
+	// numbers go on from there, or from Saved's if those are higher.
+	Handoffs, Number int
+
 	// RuntimeDirectory is where each generation's notify socket is made.
 	RuntimeDirectory string
 
@@ -206,7 +210,7 @@ func (s *Supervisor) Run() error {
 
 // beginWith begins with what another supervisor has left, or anew.
 func (s *Supervisor) beginWith(saved *Saved) {
-	s.first = true
+	s.first, s.number, s.handoffs = true, s.opts.Number, s.opts.Handoffs
 	if saved != nil {
 		s.takeOver(saved)
 	}

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/zddsupervisor/zddsupervisor/internal/control"
 	"github.com/zddsupervisor/zddsupervisor/internal/load"
@@ -140,5 +141,15 @@ func mustLoseNothing(t *testing.T, client *load.Client) {
 		t.Errorf("%s", describeLoad(result))
 	} else {
 		t.Logf("%s", describeLoad(result))
+	}
+}
+
+// eventually waits until something holds that nothing tells of.
+func (s *supervisor) eventually(what string, holds func() bool) {
+	s.t.Helper()
+	for end := time.Now().Add(30 * time.Second); !holds(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			s.t.Fatalf("not seen: %s", what)
+		}
 	}
 }

@@ -44,6 +44,8 @@ type Identity struct {
 	Name    string `json:"name"`
 	PID     int    `json:"pid"`
 	Program string `json:"program"` // the supervisor's own version
+
+	StateDirectory string `json:"state_directory,omitempty"` // has its history
 }
 
 // Status is the answer to GET /v1/status.
