@@ -205,7 +205,10 @@ func (s *Supervisor) point(h *handoff, plan *Plan, wanted []string) error {
 		return err
 	}
 	if !s.ask(context.Background(), func() {
-		h.plan, h.pointed, h.record.ToRelease = plan, &pointing{plan.Releases, from, to}, to
+		h.plan, h.record.ToRelease = plan, to
+		if h.record.Kind.deploys() { // else there is no way back: the other one has ended
+			h.pointed = &pointing{plan.Releases, from, to}
+		}
 		s.persist()
 	}) {
 		return s.unavailable()

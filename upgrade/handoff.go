@@ -75,6 +75,7 @@ func (s *Supervisor) restart() {
 		h.record.Kind = KindStart
 	}
 	h.plan = s.plan
+	s.goBackFor(h)
 }
 
 // newHandoff makes the handoff that is under way from now on.
@@ -95,6 +96,7 @@ func (s *Supervisor) complete() {
 	h, old := s.hand, s.live
 	removed := without(s.bound, h.bound)
 	s.plan, s.bound, s.live, s.first = h.plan, h.bound, h.gen, false
+	s.live.kind, s.goBack = h.record.Kind, nil
 	s.live.role, s.live.lived, s.lastRelease = RoleLive, time.Now(), s.live.release
 	s.guard(s.live)
 	for _, b := range h.bound {
@@ -193,9 +195,7 @@ func (s *Supervisor) finish(outcome Outcome) {
 		s.tell(s.opts.Manager.Status(status))
 	}
 	s.observe(func(o Observer) { o.HandoffEnded(*r) })
-	for _, t := range h.tickets {
-		t.answer(r, nil)
-	}
+	s.answer(h, r)
 }
 
 // limitDraining kills the oldest of the generations that are being ended where there are more than may.

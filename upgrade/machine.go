@@ -16,6 +16,7 @@ const (
 	Starting               // executing the service
 	Warming                // waiting for the ready signal
 	Probing                // asking the new generation as a client would
+	Approving              // running the command that has the last word before clients get to it
 	Sharing                // letting it have a part of new connections: the canary
 	Cutting                // moving new connections to the new generation
 	Settling               // waiting until the kernel shows the old generation quiet
@@ -27,7 +28,7 @@ const (
 )
 
 var phaseNames = [phases]string{
-	"idle", "hold", "resolve", "check", "open", "start", "ready", "probe", "canary", "cutover", "settle",
+	"idle", "hold", "resolve", "check", "open", "start", "ready", "probe", "before-cutover", "canary", "cutover", "settle",
 	"soak", "replace", "stop", "stopped",
 }
 

@@ -34,6 +34,11 @@ type Plan struct {
 	Carry        *Carry        // how kept-alive connections are carried over from an old generation; nil for not at all
 	Watchdog     time.Duration // a live generation must say WATCHDOG=1 this often; 0 means that it need not
 
+	Probation    time.Duration // a generation that ends by itself this soon after it became live speaks against its release
+	AutoRollback bool          // after a deploy, the release before is started in its place then
+
+	Hooks Hooks // commands that are run at certain points
+
 	Probe  *Probe       // asks the new generation before clients do, and while they do; nil for none
 	Canary []CanaryStep // what part of new connections it gets before it gets all; none for all at once
 

@@ -43,6 +43,8 @@ type Record struct {
 	Took      time.Duration `json:"took_ns,omitempty"` // all together
 	// Carried is what became of the old generation's kept-alive connections, so far; nil where none were to be carried over.
 	Carried *Carried `json:"carried,omitempty"`
+	// Hooks are the commands that were run when the new generation was live.
+	Hooks []HookResult `json:"hooks,omitempty"`
 }
 
 // StepTime is how long a step took.

@@ -52,6 +52,7 @@ func (s *Supervisor) takeOver(v *Saved) {
 		s.live, s.state = live, State{Live: true}
 	} else if live != nil {
 		s.orphan, live.keepSeat = live.number, true
+		s.judge(live)
 		s.end(live, RoleCrashed, "its main process had ended when the supervisor came back")
 	}
 	r.decide()
@@ -69,7 +70,7 @@ type recovery struct {
 func (r *recovery) restoreGenerations() {
 	for _, sg := range r.saved.Generations {
 		g := &generation{
-			number: sg.Number, release: sg.Release, inodes: sg.Inodes, role: sg.Role, uid: sg.UID, status: sg.Status,
+			number: sg.Number, release: sg.Release, inodes: sg.Inodes, role: sg.Role, kind: sg.Kind, uid: sg.UID, status: sg.Status,
 			started: sg.Started, ready: sg.Ready, lived: sg.Lived, why: sg.Why, served: sg.Served, open: sg.Open, telling: sg.Telling,
 			adopted:  true,
 			notified: make(chan struct{}), told: make(chan struct{}), parted: make(chan struct{}),

@@ -72,6 +72,7 @@ type savedGeneration struct {
 	Number    int             `json:"number"`
 	Release   string          `json:"release,omitempty"`
 	Role      Role            `json:"role"`
+	Kind      Kind            `json:"kind,omitempty"` // of the handoff that made it live
 	PID       int             `json:"pid"`
 	StartTime uint64          `json:"start_time"` // as /proc/PID/stat has it
 	UID       uint32          `json:"uid"`

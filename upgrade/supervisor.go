@@ -127,7 +127,13 @@ type Supervisor struct {
 	pruning   bool        // old releases are being removed
 
 	lastRelease string   // of the last generation that was live
-	deferred    []func() // from the inbox, while the owner had to wait for a step
+	goBack      []string // releases, of which the next restart takes the first that is fit; none for the current one
+
+	hooking   context.Context // of the commands that are run behind handoffs
+	endHooks  context.CancelFunc
+	lastHook  chan struct{} // closed when the last of them has ended; nil if there was none
+	hooksLeft int           // how many have not ended
+	deferred  []func()      // from the inbox, while the owner had to wait for a step
 
 	attending sync.WaitGroup  // of tasks, those that have to do with a generation that was started
 	kept      []Event         // that wait until it is known which supervisor has the service
@@ -173,6 +179,8 @@ func New(opts Options) *Supervisor {
 // are closed and every goroutine has ended.
 func (s *Supervisor) Run() error {
 	s.began = time.Now()
+	s.hooking, s.endHooks = context.WithCancel(context.Background())
+	defer s.endHooks()
 	beat := newTicker(s.opts.WatchdogEvery)
 	defer beat.Stop()
 	busy := newTicker(extendEvery)
@@ -373,6 +381,7 @@ func (s *Supervisor) halt(now bool) {
 	}
 	s.tell(s.opts.Manager.Stopping("stopping"))
 	s.refuse()
+	s.endHooks()
 	s.endCarrying(s.killing)
 	if h := s.hand; h != nil {
 		for _, t := range h.tickets {
