@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -419,28 +420,89 @@ func TestInstallRefuses(t *testing.T) {
 	}
 }
 
-// Whatever the archive: nothing is written outside, and nothing that is inside leads out.
-func FuzzUnpack(f *testing.F) {
-	for _, b := range evil(f) {
-		f.Add(b)
-		f.Add(gzipped(f, b))
+// A few bytes do not become more than there may be: neither zeros that were compressed, nor holes.
+func TestInstallBombs(t *testing.T) {
+	t.Parallel()
+	tr, err := newTree(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
 	}
-	f.Add(archive(f, file("bin/app"), symlink("lib/app", "../bin/app"), hardlink("same", "bin/app")))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		// Deep, so that what climbs a few steps is still seen.
-		top, err := filepath.EvalSymlinks(t.TempDir())
+	defer tr.close()
+	tr.most = 1 << 16
+	big := file("big")
+	big.Size = 1<<16 + 1
+	if err := tr.unpackFrom(bytes.NewReader(gzipped(t, archive(t, big)))); !errors.Is(err, ErrUnfit) || !strings.Contains(err.Error(), "65536") {
+		t.Errorf("compressed: %v", err)
+	}
+	holes := filepath.Join(t.TempDir(), "holes")
+	if err := os.WriteFile(holes, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(holes, 1<<40); err != nil {
+		t.Fatal(err)
+	}
+	for _, format := range []string{"gnu", "pax"} {
+		b, err := exec.Command("tar", "--sparse", "--format="+format, "-C", filepath.Dir(holes), "-cf", "-", "holes").Output()
 		if err != nil {
 			t.Fatal(err)
 		}
-		inside := filepath.Join(top, "1/2/3/4/5/release")
-		if err := os.MkdirAll(inside, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		tr, err := newTree(t.Context(), inside)
+		tr, err := newTree(t.Context(), t.TempDir())
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer tr.close()
+		if err := tr.unpackFrom(bytes.NewReader(b)); !errors.Is(err, ErrUnfit) || !strings.Contains(err.Error(), "holes") {
+			t.Errorf("%s: %v", format, err)
+		}
+	}
+}
+
+// fromText makes an archive of lines: a letter for the kind of the entry, its name, and what a link points to.
+func fromText(text string) []byte {
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	kinds := map[string]byte{"f": tar.TypeReg, "d": tar.TypeDir, "s": tar.TypeSymlink, "h": tar.TypeLink, "p": tar.TypeFifo}
+	for line := range strings.Lines(text) {
+		kind, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		name, target, _ := strings.Cut(rest, " ")
+		if flag, ok := kinds[kind]; ok {
+			_ = w.WriteHeader(&tar.Header{Typeflag: flag, Name: name, Linkname: target, Mode: 0o755}) // which refuses some
+		}
+	}
+	_ = w.Close()
+	return b.Bytes()
+}
+
+// Whatever names are in an archive: nothing is written outside, and nothing that is inside leads out.
+func FuzzUnpack(f *testing.F) {
+	for _, text := range []string{
+		"d a\nf a/b\ns c a/b\nh d a/b", "f ../x", "f /x", "s a b\nf a/x", "s a /x", "s a ..\nf a/x", "s x/y/l ../..\ns m x/y/l/../..",
+		"s a .\ns a/x/y ../../z", "f x/f\ns a .\ns a/x/y ../../z", "h a ../../x", "s a b\nh c a", "f a\nf a/b", "p a", "s . /x", "d .\nd ..", "s a/b ..\ns c a/b/..",
+		"s a ../b\ns d/a ../b\ns d/b ..", "f ./a\nf a//b\nf a/./c",
+	} {
+		f.Add(text)
+	}
+	// Deep, so that what climbs a few steps is still seen.
+	top, err := filepath.EvalSymlinks(f.TempDir())
+	if err != nil {
+		f.Fatal(err)
+	}
+	inside := filepath.Join(top, "1/2/3/release")
+	f.Fuzz(func(t *testing.T, text string) {
+		if len(text) > 300 {
+			return
+		}
+		b := fromText(text)
+		if err := os.MkdirAll(inside, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		defer os.RemoveAll(inside)
+		tr, err := newTree(context.Background(), inside)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tr.close()
+		tr.most = 1 << 20
 		if err := tr.unpackFrom(bytes.NewReader(b)); err == nil {
 			_ = tr.finish()
 		}

@@ -152,10 +152,13 @@ func (t *tree) unpackTar(r *tar.Reader) error {
 			return err
 		}
 		mode := h.FileInfo().Mode()
+		if sparse(h) {
+			return fmt.Errorf("%q %w: it has holes, and its size cannot be trusted; make the archive without --sparse", name, ErrUnfit)
+		}
 		switch h.Typeflag {
 		case tar.TypeDir:
 			err = t.directory(name, mode)
-		case tar.TypeReg, tar.TypeGNUSparse:
+		case tar.TypeReg:
 			err = t.file(name, mode, r)
 		case tar.TypeSymlink:
 			err = t.symlink(name, h.Linkname)
@@ -168,4 +171,17 @@ func (t *tree) unpackTar(r *tar.Reader) error {
 			return err
 		}
 	}
+}
+
+// sparse reports whether a file is stored without its zero bytes: a few bytes of an archive can stand for any size then.
+func sparse(h *tar.Header) bool {
+	if h.Typeflag == tar.TypeGNUSparse {
+		return true
+	}
+	for key := range h.PAXRecords {
+		if strings.HasPrefix(key, "GNU.sparse.") {
+			return true
+		}
+	}
+	return false
 }

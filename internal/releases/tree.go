@@ -14,7 +14,7 @@ import (
 
 // Limits of what is installed. What an archive says about sizes is not trusted: what is written is counted.
 const (
-	maxBytes   = 64 << 30
+	maxBytes   = 16 << 30
 	maxEntries = 2_000_000
 	maxPath    = 4096
 )
@@ -25,7 +25,8 @@ type tree struct {
 	ctx     context.Context
 	root    *os.Root
 	path    string
-	bytes   int64
+	bytes   int64 // that were written
+	most    int64 // that may be
 	entries int
 	links   []link
 
@@ -44,7 +45,7 @@ func newTree(ctx context.Context, dir string) (*tree, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &tree{ctx: ctx, root: root, path: dir, directories: make(map[string]bool), files: make(map[string]bool)}, nil
+	return &tree{ctx: ctx, root: root, path: dir, most: maxBytes, directories: make(map[string]bool), files: make(map[string]bool)}, nil
 }
 
 func (t *tree) close() { t.root.Close() }
@@ -120,9 +121,9 @@ func (t *tree) file(name string, mode fs.FileMode, from io.Reader) (err error) {
 		return failedAt(name, err)
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	n, err := io.Copy(f, io.LimitReader(untilDone{t.ctx, from}, maxBytes-t.bytes+1))
-	if t.bytes += n; err == nil && t.bytes > maxBytes {
-		err = fmt.Errorf("it has more than %d bytes, which %w", int64(maxBytes), ErrUnfit)
+	n, err := io.Copy(f, io.LimitReader(untilDone{t.ctx, from}, t.most-t.bytes+1))
+	if t.bytes += n; err == nil && t.bytes > t.most {
+		err = fmt.Errorf("it has more than %d bytes, which %w", t.most, ErrUnfit)
 	}
 	if err != nil {
 		return failedAt(name, err)
