@@ -211,8 +211,9 @@ func (s *Supervisor) gone(g *generation, began time.Time, killed int) {
 	s.persist()
 	e := Ending{
 		Generation: g.number, Release: g.release, Role: g.role, Because: g.why, Exit: g.process.Exit().String(), Handoff: g.replacedBy,
-		Began: began, Took: time.Since(began), Killed: killed,
+		Began: began, Took: time.Since(began), Killed: killed, Probation: g.onProbation,
 	}
 	s.log.Info("gone", "generation", e.Generation, "release", e.Release, "because", e.Because, "took", e.Took.Round(time.Millisecond).String())
 	s.observe(func(o Observer) { o.GenerationGone(e) })
+	s.afterGone(g)
 }

@@ -69,9 +69,12 @@ type generation struct {
 	telling    bool           // its stop signal is about to be sent
 	told       chan struct{}  // closed when its stop signal was sent
 	adopted    bool           // another supervisor has started it
+	kind       Kind           // of the handoff that made it live; "" until then
 	replacedBy int            // the handoff that made the next one live; 0 if none has
-	watchdog   *time.Timer    // fires when it has not said WATCHDOG=1 in time; nil if it need not
-	parted     chan struct{}  // closed when it is left to another supervisor
+	// onProbation says that it has ended by itself too soon after it became live.
+	onProbation bool
+	watchdog    *time.Timer   // fires when it has not said WATCHDOG=1 in time; nil if it need not
+	parted      chan struct{} // closed when it is left to another supervisor
 	// notFurther ends the wait for its end, without ending it; set once it is being ended.
 	notFurther func()
 	left       *fdpass.FD // its notify socket, for the other supervisor
@@ -284,6 +287,7 @@ func (s *Supervisor) exited(g *generation) {
 	case g == s.live:
 		s.log.Error("the live generation ended by itself", "generation", g.number, "pid", g.process.Pid(), "how", exit.String())
 		s.restarts.lived(time.Since(g.lived))
+		s.judge(g)
 		s.live, s.orphan, g.keepSeat = nil, g.number, true
 		s.end(g, RoleCrashed, "its main process ended ("+exit.String()+")")
 		s.limitDraining()

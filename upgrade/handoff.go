@@ -25,6 +25,8 @@ type handoff struct {
 	heir     bool           // it sits on the seat of one that crashed
 	cause    error          // of a step that failed
 	aborted  string         // why it is given up, as somebody has asked
+	wanted   []string       // releases, of which it takes the first that is fit; none for the one that is current
+	pointed  *pointing      // how the current release was changed for it; nil if it was not
 	note     string         // what the step that runs is doing, where there is more to say
 }
 
@@ -37,6 +39,9 @@ func (s *Supervisor) begin() {
 	}
 	for _, t := range s.waiting {
 		h.add(t)
+		if t.request.Kind.deploys() {
+			h.record.Kind, h.wanted = t.request.Kind, []string{t.request.Release}
+		}
 		if !t.request.Signal {
 			h.holdNoLonger()
 		}
@@ -65,8 +70,12 @@ func (h *handoff) holdNoLonger() {
 // restart begins to start the service as it was before.
 func (s *Supervisor) restart() {
 	h := s.newHandoff()
-	h.record.Restart = true
+	h.record.Restart, h.record.Kind = true, KindRestart
+	if s.first {
+		h.record.Kind = KindStart
+	}
 	h.plan = s.plan
+	s.goBackFor(h)
 }
 
 // newHandoff makes the handoff that is under way from now on.
@@ -74,7 +83,7 @@ func (s *Supervisor) newHandoff() *handoff {
 	s.restarts.stop()
 	s.handoffs++
 	h := &handoff{joined: make(chan struct{})}
-	h.record = Record{Handoff: s.handoffs, Began: time.Now()}
+	h.record = Record{Handoff: s.handoffs, Kind: KindReload, Began: time.Now()}
 	if s.live != nil {
 		h.record.From, h.record.FromRelease = s.live.number, s.live.release
 	}
@@ -87,7 +96,8 @@ func (s *Supervisor) complete() {
 	h, old := s.hand, s.live
 	removed := without(s.bound, h.bound)
 	s.plan, s.bound, s.live, s.first = h.plan, h.bound, h.gen, false
-	s.live.role, s.live.lived = RoleLive, time.Now()
+	s.live.kind, s.goBack = h.record.Kind, nil
+	s.live.role, s.live.lived, s.lastRelease = RoleLive, time.Now(), s.live.release
 	s.guard(s.live)
 	for _, b := range h.bound {
 		if err := b.Socket.Reconfigure(b.Spec); err != nil {
@@ -105,6 +115,7 @@ func (s *Supervisor) complete() {
 	}
 	s.orphan = 0
 	s.limitDraining()
+	s.prune()
 	s.finish(OutcomeDone)
 }
 
@@ -112,6 +123,7 @@ func (s *Supervisor) complete() {
 func (s *Supervisor) rollback() {
 	h := s.hand
 	s.giveUpStep()
+	s.pointBack(h)
 	if h.gen != nil && s.live != nil {
 		for _, b := range s.bound {
 			// Before the cutover this changes nothing; after it, it is the way back.
@@ -183,9 +195,7 @@ func (s *Supervisor) finish(outcome Outcome) {
 		s.tell(s.opts.Manager.Status(status))
 	}
 	s.observe(func(o Observer) { o.HandoffEnded(*r) })
-	for _, t := range h.tickets {
-		t.answer(r, nil)
-	}
+	s.answer(h, r)
 }
 
 // limitDraining kills the oldest of the generations that are being ended where there are more than may.

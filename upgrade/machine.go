@@ -16,6 +16,7 @@ const (
 	Starting               // executing the service
 	Warming                // waiting for the ready signal
 	Probing                // asking the new generation as a client would
+	Approving              // running the command that has the last word before clients get to it
 	Sharing                // letting it have a part of new connections: the canary
 	Cutting                // moving new connections to the new generation
 	Settling               // waiting until the kernel shows the old generation quiet
@@ -27,7 +28,7 @@ const (
 )
 
 var phaseNames = [phases]string{
-	"idle", "hold", "resolve", "check", "open", "start", "ready", "probe", "canary", "cutover", "settle",
+	"idle", "hold", "resolve", "check", "open", "start", "ready", "probe", "before-cutover", "canary", "cutover", "settle",
 	"soak", "replace", "stop", "stopped",
 }
 
@@ -58,12 +59,13 @@ const (
 	ReplaceAsked              // another supervisor is there, which is to take the service over
 	Replaced                  // it has
 	NotReplaced               // it could not, and is gone
+	DeployAsked               // somebody asked for a handoff to a release, which has to be alone
 	events                    // how many there are
 )
 
 var eventNames = [events]string{
 	"reload asked", "stop asked", "kill asked", "promote asked", "abort asked", "step done", "step failed", "new exited", "live exited",
-	"retry due", "all gone", "replace asked", "replaced", "not replaced",
+	"retry due", "all gone", "replace asked", "replaced", "not replaced", "deploy asked",
 }
 
 // String returns the event's name.
@@ -186,7 +188,7 @@ func next(s State, e Event) (State, Action) {
 
 func nextIdle(s State, e Event) (State, Action) {
 	switch e {
-	case ReloadAsked:
+	case ReloadAsked, DeployAsked:
 		return State{Phase: Holding, Live: s.Live}, Begin | Step
 	case LiveExited:
 		if !s.Live {
@@ -214,7 +216,7 @@ func nextReplacing(s State, e Event) (State, Action) {
 	switch e {
 	case ReloadAsked, StopAsked, KillAsked:
 		return s, Defer
-	case PromoteAsked, AbortAsked, ReplaceAsked:
+	case PromoteAsked, AbortAsked, ReplaceAsked, DeployAsked:
 		return s, Decline
 	case LiveExited, RetryDue, AllGone: // whoever has it then sees for itself
 		return s, None
@@ -232,7 +234,7 @@ func nextHolding(s State, e Event) (State, Action) {
 		return s, Begin
 	case AbortAsked:
 		return nextAbort(s)
-	case PromoteAsked, ReplaceAsked:
+	case PromoteAsked, ReplaceAsked, DeployAsked:
 		return s, Decline
 	case StepDone:
 		return State{Phase: Resolving, Live: s.Live}, Step
@@ -268,7 +270,7 @@ func nextStep(s State, e Event) (State, Action) {
 		return State{Phase: s.Phase, Live: s.Live, Again: true}, None
 	case AbortAsked:
 		return nextAbort(s)
-	case ReplaceAsked:
+	case ReplaceAsked, DeployAsked: // what current points to is this handoff's business
 		return s, Decline
 	case PromoteAsked:
 		if !s.Phase.waits() {
@@ -321,7 +323,7 @@ func after(s State, a Action) (State, Action) {
 
 func nextStopping(s State, e Event) (State, Action) {
 	switch e {
-	case ReloadAsked:
+	case ReloadAsked, DeployAsked:
 		return s, Refuse
 	case PromoteAsked, AbortAsked, ReplaceAsked:
 		return s, Decline
@@ -339,7 +341,7 @@ func nextStopping(s State, e Event) (State, Action) {
 
 func nextStopped(s State, e Event) (State, Action) {
 	switch e {
-	case ReloadAsked:
+	case ReloadAsked, DeployAsked:
 		return s, Refuse
 	case PromoteAsked, AbortAsked, ReplaceAsked:
 		return s, Decline

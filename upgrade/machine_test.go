@@ -73,6 +73,20 @@ func TestEveryReloadIsAnswered(t *testing.T) {
 	})
 }
 
+// So is every deploy, and it begins only where it is alone.
+func TestEveryDeployIsAnswered(t *testing.T) {
+	t.Parallel()
+	everyState(func(s State) {
+		to, a := next(s, DeployAsked)
+		switch {
+		case s.Phase == Idle && (a != Begin|Step || to != State{Phase: Holding, Live: s.Live}),
+			s.Phase > Idle && s.Phase < Stopping && (a != Decline || to != s),
+			s.Phase >= Stopping && (a != Refuse || to != s):
+			t.Errorf("%v: leads to %v with %v", s, to, a)
+		}
+	})
+}
+
 // A request that waits is taken up whenever the handoff that it waits for ends, however that ends.
 func TestAgainIsTakenUp(t *testing.T) {
 	t.Parallel()
@@ -152,7 +166,7 @@ func TestIllegalPairs(t *testing.T) {
 			got = append(got, s.String()+", "+e.String())
 		}
 	})
-	const want = 148
+	const want = 158
 	if len(got) != want {
 		t.Errorf("%d illegal pairs, want %d:", len(got), want)
 		for _, g := range got {
@@ -171,14 +185,14 @@ func TestPaths(t *testing.T) {
 		to     State
 		last   Action
 	}{
-		{"first start", State{}, append([]Event{RetryDue}, steps(10)...),
+		{"first start", State{}, append([]Event{RetryDue}, steps(11)...),
 			State{Phase: Idle, Live: true}, Complete},
-		{"handoff", State{Live: true}, append([]Event{ReloadAsked}, steps(11)...),
+		{"handoff", State{Live: true}, append([]Event{ReloadAsked}, steps(12)...),
 			State{Phase: Idle, Live: true}, Complete},
 		{"check fails", State{Live: true}, []Event{ReloadAsked, StepDone, StepDone, StepFailed}, State{Live: true}, Rollback},
 		{"new one dies while it warms", State{Phase: Warming, Live: true}, []Event{NewExited}, State{Live: true}, Rollback},
 		{"new one dies after the cutover", State{Phase: Settling, Live: true}, []Event{NewExited}, State{Live: true}, Rollback},
-		{"old one dies, new one goes on", State{Phase: Warming, Live: true}, append([]Event{LiveExited}, steps(6)...),
+		{"old one dies, new one goes on", State{Phase: Warming, Live: true}, append([]Event{LiveExited}, steps(7)...),
 			State{Live: true}, Complete},
 		{"canary is promoted", State{Phase: Sharing, Live: true}, []Event{PromoteAsked}, State{Phase: Sharing, Live: true}, Hasten},
 		{"nothing to go back to, nothing to wait for", State{Phase: Soaking, Live: true}, []Event{LiveExited}, State{Phase: Soaking}, Hasten},
@@ -190,6 +204,9 @@ func TestPaths(t *testing.T) {
 		{"a reload cuts the back-off short", State{}, []Event{ReloadAsked}, State{Phase: Holding}, Begin | Step},
 		{"a thousand requests, one more handoff", State{Phase: Warming, Live: true}, []Event{ReloadAsked, ReloadAsked, ReloadAsked, StepFailed},
 			State{Phase: Holding, Live: true}, Rollback | Begin | Step},
+		{"deploy", State{Live: true}, append([]Event{DeployAsked}, steps(12)...), State{Live: true}, Complete},
+		{"a deploy is alone", State{Phase: Warming, Live: true}, []Event{DeployAsked}, State{Phase: Warming, Live: true}, Decline},
+		{"the deploy's new one dies", State{Live: true}, []Event{DeployAsked, StepDone, StepDone, StepDone, StepDone, StepDone, NewExited}, State{Live: true}, Rollback},
 		{"replaced", State{Live: true}, []Event{ReplaceAsked, Replaced}, State{Phase: Replacing, Live: true}, Cede},
 		{"not replaced", State{Live: true}, []Event{ReplaceAsked, StopAsked, NotReplaced}, State{Live: true}, Resume},
 		{"not in a handoff", State{Phase: Warming, Live: true}, []Event{ReplaceAsked}, State{Phase: Warming, Live: true}, Decline},

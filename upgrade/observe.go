@@ -22,6 +22,25 @@ type Ending struct {
 	Began      time.Time     `json:"began"`             // to be ended
 	Took       time.Duration `json:"took_ns"`
 	Killed     int           `json:"killed,omitempty"` // processes that did not end by themselves within the limit
+	// Probation says that it has ended by itself, within its probation, see Plan.Probation.
+	Probation bool `json:"probation,omitempty"`
+}
+
+// A HookResult tells of a command that was run behind a handoff.
+type HookResult struct {
+	Hook       string        `json:"hook"` // its key, without "hooks."
+	Handoff    int           `json:"handoff,omitempty"`
+	Generation int           `json:"generation"`
+	Release    string        `json:"release,omitempty"`
+	Began      time.Time     `json:"began"`
+	Took       time.Duration `json:"took_ns"`
+	Error      string        `json:"error,omitempty"` // "" if it has succeeded
+}
+
+// A HookObserver is an Observer that is told of hooks too.
+type HookObserver interface {
+	// HookEnded is called once for each command that was run behind a handoff.
+	HookEnded(HookResult)
 }
 
 // observe tells every observer the same.

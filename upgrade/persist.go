@@ -61,7 +61,7 @@ func (s *Supervisor) save() (*Saved, []fdpass.Socket) {
 	v.Bound = t.add(s.bound)
 	for _, g := range s.sorted() {
 		v.Generations = append(v.Generations, savedGeneration{
-			Number: g.number, Release: g.release, Role: g.role, PID: g.process.Pid(), StartTime: g.process.StartTime(),
+			Number: g.number, Release: g.release, Role: g.role, Kind: g.kind, PID: g.process.Pid(), StartTime: g.process.StartTime(),
 			UID: g.uid, Cgroup: g.cgroupName(), Plan: g.plan.Source, Bound: t.add(g.bound), Inodes: g.inodes,
 			Status: g.status, Started: g.started, Ready: g.ready, Lived: g.lived, Why: g.why, Served: g.served,
 			Telling: g.telling, Told: g.wasTold(), Open: g.open,
@@ -82,6 +82,9 @@ func (s *Supervisor) save() (*Saved, []fdpass.Socket) {
 		}
 		if h.gen != nil {
 			sh.New = h.gen.number
+		}
+		if h.pointed != nil {
+			sh.Pointed = &savedPointing{h.pointed.from, h.pointed.to}
 		}
 		v.Handoff = sh
 	}

@@ -24,6 +24,8 @@ type Plan struct {
 	// what an earlier one was resolved to. It may block on the file system.
 	Prepare func(generation int) (*Prepared, error)
 
+	Releases Releases // where the service's releases lie; nil where they are not managed
+
 	ReadyTimeout time.Duration // how long the ready signal may take
 	CheckTimeout time.Duration // how long the check command may take
 	SettleMax    time.Duration // how long settling may take
@@ -31,6 +33,11 @@ type Plan struct {
 	Linger       time.Duration // how long the connections of an old generation may end by themselves, before it is told to stop
 	Carry        *Carry        // how kept-alive connections are carried over from an old generation; nil for not at all
 	Watchdog     time.Duration // a live generation must say WATCHDOG=1 this often; 0 means that it need not
+
+	Probation    time.Duration // a generation that ends by itself this soon after it became live speaks against its release
+	AutoRollback bool          // after a deploy, the release before is started in its place then
+
+	Hooks Hooks // commands that are run at certain points
 
 	Probe  *Probe       // asks the new generation before clients do, and while they do; nil for none
 	Canary []CanaryStep // what part of new connections it gets before it gets all; none for all at once

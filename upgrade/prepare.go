@@ -33,7 +33,7 @@ func (s *Supervisor) hold(ctx context.Context, h *handoff) work {
 }
 
 func (s *Supervisor) resolve(h *handoff) work {
-	plan, load, number := h.plan, s.opts.Load, s.number+1
+	plan, load, number, wanted := h.plan, s.opts.Load, s.number+1, h.wanted
 	if plan == nil {
 		h.read = bootTicks()
 	}
@@ -42,6 +42,11 @@ func (s *Supervisor) resolve(h *handoff) work {
 		if plan == nil {
 			if plan, err = load(); err != nil {
 				return nil, err
+			}
+		}
+		if len(wanted) > 0 {
+			if err := s.point(h, plan, wanted); err != nil {
+				return func() { h.plan = plan }, err
 			}
 		}
 		prepared, err := plan.Prepare(number)

@@ -24,6 +24,7 @@ const (
 // A Record tells of one handoff, from its beginning to the moment the new generation was live or given up.
 type Record struct {
 	Handoff int       `json:"handoff"`           // numbered from 1
+	Kind    Kind      `json:"kind,omitempty"`    // "" in what a supervisor has written that did not know of kinds
 	Restart bool      `json:"restart,omitempty"` // nobody asked: the service was started, or had crashed
 	Began   time.Time `json:"began"`
 	By      []string  `json:"by,omitempty"` // who asked
@@ -42,6 +43,8 @@ type Record struct {
 	Took      time.Duration `json:"took_ns,omitempty"` // all together
 	// Carried is what became of the old generation's kept-alive connections, so far; nil where none were to be carried over.
 	Carried *Carried `json:"carried,omitempty"`
+	// Hooks are the commands that were run when the new generation was live.
+	Hooks []HookResult `json:"hooks,omitempty"`
 }
 
 // StepTime is how long a step took.
@@ -80,6 +83,10 @@ type Progress struct {
 type Request struct {
 	By     string // who asks, for the record: "uid 0", "signal"
 	Signal bool   // it came as a signal, and another request that belongs to it may follow
+
+	Kind    Kind   // KindReload, also if it is ""; KindDeploy and KindRollback are for Deploy
+	Release string // that is wanted; "" of a rollback for the last good one
+	Again   bool   // also if that release is live
 
 	// Since is a time from which on whoever asks has wanted this, in clock ticks since boot as /proc/PID/stat has it; 0 if
 	// there is none but now. A handoff that has read the configuration later than that is the answer to the request,

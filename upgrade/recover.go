@@ -21,7 +21,7 @@ import (
 //     there is no live one to go back to.
 //   - A generation that was being ended is ended; one that was told to stop is not told again, see resume.
 func (s *Supervisor) takeOver(v *Saved) {
-	s.number, s.handoffs, s.last, s.orphan = v.Number, v.Handoffs, v.Last, v.Orphan
+	s.number, s.handoffs, s.last, s.orphan = max(v.Number, s.number), max(v.Handoffs, s.handoffs), v.Last, v.Orphan
 	r := &recovery{s: s, saved: v, generations: make(map[int]*generation)}
 	r.restoreGenerations()
 	r.restoreSockets()
@@ -39,6 +39,9 @@ func (s *Supervisor) takeOver(v *Saved) {
 	}
 	s.first = false
 	live := r.generations[v.Live]
+	if live != nil {
+		s.lastRelease = live.release
+	}
 	if plan := r.plan(v.Plan); plan != nil {
 		s.plan = plan
 	}
@@ -49,6 +52,7 @@ func (s *Supervisor) takeOver(v *Saved) {
 		s.live, s.state = live, State{Live: true}
 	} else if live != nil {
 		s.orphan, live.keepSeat = live.number, true
+		s.judge(live)
 		s.end(live, RoleCrashed, "its main process had ended when the supervisor came back")
 	}
 	r.decide()
@@ -66,7 +70,7 @@ type recovery struct {
 func (r *recovery) restoreGenerations() {
 	for _, sg := range r.saved.Generations {
 		g := &generation{
-			number: sg.Number, release: sg.Release, inodes: sg.Inodes, role: sg.Role, uid: sg.UID, status: sg.Status,
+			number: sg.Number, release: sg.Release, inodes: sg.Inodes, role: sg.Role, kind: sg.Kind, uid: sg.UID, status: sg.Status,
 			started: sg.Started, ready: sg.Ready, lived: sg.Lived, why: sg.Why, served: sg.Served, open: sg.Open, telling: sg.Telling,
 			adopted:  true,
 			notified: make(chan struct{}), told: make(chan struct{}), parted: make(chan struct{}),
@@ -261,6 +265,7 @@ func (r *recovery) decide() {
 		r.rollBack(fresh)
 	}
 	if v.Handoff != nil {
+		s.pointBack(&handoff{pointed: r.pointed()})
 		r.failed(v.Handoff.Record)
 	}
 	if s.live != nil {
@@ -280,7 +285,7 @@ func (r *recovery) finish(fresh *generation) {
 	if h.plan = r.plan(sh.Plan); h.plan == nil {
 		h.plan = fresh.plan
 	}
-	h.plan.Soak = 0
+	h.plan.Soak, h.pointed = 0, r.pointed()
 	h.fresh = without(h.bound, s.bound)
 	for _, b := range h.bound {
 		if err := b.Socket.Cutover(fresh.number); err != nil {
@@ -291,6 +296,21 @@ func (r *recovery) finish(fresh *generation) {
 	s.hand = h
 	s.state = State{Phase: Settling, Live: s.live != nil}
 	s.runStep()
+}
+
+// pointed is how the current release was changed for the handoff that was under way; nil if it was not.
+func (r *recovery) pointed() *pointing {
+	h := r.saved.Handoff
+	if h.Pointed == nil {
+		return nil
+	}
+	plan := r.plan(h.Plan)
+	if plan == nil || plan.Releases == nil {
+		r.s.log.Error("the current release cannot be changed back: the configuration of the handoff that was under way cannot be read",
+			"release", h.Pointed.From, "now", h.Pointed.To)
+		return nil
+	}
+	return &pointing{plan.Releases, h.Pointed.From, h.Pointed.To}
 }
 
 // rollBack ends a new generation that had not got all new connections, or has ended.
@@ -312,6 +332,7 @@ func (r *recovery) failed(record Record) {
 	record.Took = time.Since(record.Began)
 	r.s.last = &record
 	r.s.log.Error("handoff failed", "handoff", record.Handoff, "step", record.Phase, "cause", record.Reason)
+	r.s.observe(func(o Observer) { o.HandoffEnded(record) })
 }
 
 // sorted returns all generations, the oldest first.

@@ -17,8 +17,8 @@ var (
 	// too late for the one before it: they may be made again.
 	ErrReplaced = errors.New("another supervisor has taken the service over; ask again")
 	// ErrBusy says that the supervisor cannot be replaced while a handoff is under way, or it still carries connections
-	// over after one.
-	ErrBusy = errors.New("a handoff is under way, or connections are still carried over after it; ask again in a moment")
+	// over or runs a hook after one.
+	ErrBusy = errors.New("a handoff is under way, or connections are still carried over or a hook still runs after it; ask again in a moment")
 )
 
 // A Successor is the process of another supervisor, which has said that it could take the service over.
@@ -42,7 +42,7 @@ func (s *Supervisor) Replace(ctx context.Context, by Successor) error {
 			result <- ErrStopping
 			return
 		}
-		if len(s.carriers.all) > 0 || s.fire(ReplaceAsked)&Decline != 0 {
+		if len(s.carriers.all) > 0 || s.hooksLeft > 0 || s.fire(ReplaceAsked)&Decline != 0 {
 			result <- ErrBusy
 			return
 		}

@@ -57,6 +57,14 @@ type savedHandoff struct {
 	Plan   json.RawMessage `json:"plan,omitempty"` // of the new generation
 	Bound  []savedBound    `json:"bound,omitempty"`
 	UID    uint32          `json:"uid"` // that the new generation runs as
+
+	Pointed *savedPointing `json:"pointed,omitempty"` // what Plan's releases have been changed to
+}
+
+// savedPointing is a pointing.
+type savedPointing struct {
+	From string `json:"from"`
+	To   string `json:"to"`
 }
 
 // savedGeneration is a generation that has a process.
@@ -64,6 +72,7 @@ type savedGeneration struct {
 	Number    int             `json:"number"`
 	Release   string          `json:"release,omitempty"`
 	Role      Role            `json:"role"`
+	Kind      Kind            `json:"kind,omitempty"` // of the handoff that made it live
 	PID       int             `json:"pid"`
 	StartTime uint64          `json:"start_time"` // as /proc/PID/stat has it
 	UID       uint32          `json:"uid"`

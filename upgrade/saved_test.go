@@ -22,7 +22,7 @@ func someSaved() *Saved {
 			{Number: 1, Role: RoleLive, PID: 100, StartTime: 7, Bound: []savedBound{{}}, Inodes: []uint64{5}},
 			{Number: 2, Role: RoleNew, PID: 101, StartTime: 8, Bound: []savedBound{}, Inodes: []uint64{}},
 		},
-		Handoff: &savedHandoff{New: 2, Bound: []savedBound{{Socket: 0}}},
+		Handoff: &savedHandoff{New: 2, Bound: []savedBound{{Socket: 0}}, Record: Record{Kind: KindDeploy}, Pointed: &savedPointing{From: "v1", To: "v2"}},
 	}
 }
 
@@ -57,6 +57,22 @@ func TestSavedRoundTrip(t *testing.T) {
 	}
 	if entries, err := os.ReadDir(filepath.Dir(path)); err != nil || len(entries) != 1 {
 		t.Errorf("more than the file is left: %v, %v", entries, err)
+	}
+}
+
+// A supervisor that did not know of releases has left nothing about them, and is followed all the same.
+func TestSavedWithoutReleases(t *testing.T) {
+	t.Parallel()
+	old := someSaved()
+	old.Handoff.Pointed, old.Handoff.Record.Kind = nil, ""
+	b := encode(t, old)
+	for _, field := range []string{`"pointed"`, `"kind"`} {
+		if strings.Contains(string(b), field) {
+			t.Errorf("%s is in %s", field, b)
+		}
+	}
+	if s, err := decodeSaved(b); err != nil || s.Handoff.Pointed != nil || s.Handoff.New != 2 {
+		t.Errorf("%+v, %v", s, err)
 	}
 }
 

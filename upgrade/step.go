@@ -59,6 +59,8 @@ func (s *Supervisor) workOf(ctx context.Context, h *handoff, st *step) work {
 		return s.warm(ctx, h, st)
 	case Probing:
 		return s.probe(ctx, h)
+	case Approving:
+		return s.beforeCutover(ctx, h)
 	case Sharing:
 		return s.share(ctx, h, st)
 	case Cutting:

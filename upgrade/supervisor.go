@@ -50,6 +50,13 @@ type Options struct {
 
 	Observers []Observer // borrowed; who else is told what has happened
 
+	// Good returns the releases to which a rollback may go from one, the best first. It must not block. nil knows of none.
+	Good func(from string) []string
+
+	// Handoffs and Number are those of the newest handoff and the newest generation that there have been, as far as is known:
+	// numbers go on from there, or from Saved's if those are higher.
+	Handoffs, Number int
+
 	// RuntimeDirectory is where each generation's notify socket is made.
 	RuntimeDirectory string
 
@@ -117,7 +124,16 @@ type Supervisor struct {
 	restarts  backoff
 	carriers  carriers
 	leaving   []departure // seats to give up once no step uses the sockets
-	deferred  []func()    // from the inbox, while the owner had to wait for a step
+	pruning   bool        // old releases are being removed
+
+	lastRelease string   // of the last generation that was live
+	goBack      []string // releases, of which the next restart takes the first that is fit; none for the current one
+
+	hooking   context.Context // of the commands that are run behind handoffs
+	endHooks  context.CancelFunc
+	lastHook  chan struct{} // closed when the last of them has ended; nil if there was none
+	hooksLeft int           // how many have not ended
+	deferred  []func()      // from the inbox, while the owner had to wait for a step
 
 	attending sync.WaitGroup  // of tasks, those that have to do with a generation that was started
 	kept      []Event         // that wait until it is known which supervisor has the service
@@ -163,6 +179,8 @@ func New(opts Options) *Supervisor {
 // are closed and every goroutine has ended.
 func (s *Supervisor) Run() error {
 	s.began = time.Now()
+	s.hooking, s.endHooks = context.WithCancel(context.Background())
+	defer s.endHooks()
 	beat := newTicker(s.opts.WatchdogEvery)
 	defer beat.Stop()
 	busy := newTicker(extendEvery)
@@ -200,7 +218,7 @@ func (s *Supervisor) Run() error {
 
 // beginWith begins with what another supervisor has left, or anew.
 func (s *Supervisor) beginWith(saved *Saved) {
-	s.first = true
+	s.first, s.number, s.handoffs = true, s.opts.Number, s.opts.Handoffs
 	if saved != nil {
 		s.takeOver(saved)
 	}
@@ -363,12 +381,16 @@ func (s *Supervisor) halt(now bool) {
 	}
 	s.tell(s.opts.Manager.Stopping("stopping"))
 	s.refuse()
+	s.endHooks()
 	s.endCarrying(s.killing)
 	if h := s.hand; h != nil {
 		for _, t := range h.tickets {
 			t.answer(nil, ErrStopping)
 		}
 		h.tickets = nil
+		if s.step == nil { // else it is performed again once that has ended
+			s.pointBack(h)
+		}
 	}
 	for _, b := range s.bound {
 		if err := b.Socket.Cutover(0); err != nil && !errors.Is(err, os.ErrClosed) {
@@ -390,6 +412,9 @@ func (s *Supervisor) exit() {
 	s.restarts.stop()
 	if s.hand != nil {
 		s.closeAll(s.hand.fresh)
+		r := s.hand.record
+		r.Outcome, r.Reason, r.Took = OutcomeFailed, "the supervisor was stopped", time.Since(r.Began)
+		s.observe(func(o Observer) { o.HandoffEnded(r) })
 		s.hand = nil
 	}
 	if s.opts.KeepSockets {

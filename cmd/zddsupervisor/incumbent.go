@@ -14,6 +14,7 @@ import (
 	"github.com/zddsupervisor/zddsupervisor/child"
 	"github.com/zddsupervisor/zddsupervisor/fdpass"
 	"github.com/zddsupervisor/zddsupervisor/internal/control"
+	"github.com/zddsupervisor/zddsupervisor/internal/history"
 	"github.com/zddsupervisor/zddsupervisor/internal/succession"
 	"github.com/zddsupervisor/zddsupervisor/systemd"
 	"github.com/zddsupervisor/zddsupervisor/upgrade"
@@ -29,6 +30,7 @@ type incumbent struct {
 	listener *control.Listener
 	systemd  map[string][]*fdpass.FD
 	watchdog time.Duration
+	history  *history.Log // borrowed
 	log      *slog.Logger
 
 	upgrading sync.WaitGroup // calls of Upgrade
@@ -97,6 +99,12 @@ func (h handover) TakeOver(sockets map[string]*fdpass.FD) error {
 			fd.Close()
 		}
 	}()
+	// What the other one cannot read is not worth waiting for.
+	flush, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if err := h.from.history.Flush(flush); err != nil {
+		h.from.log.Warn("the other supervisor may not know of the last handoff", "cause", err)
+	}
 	h.from.server.Pause()
 	err = h.to.TakeOver(succession.Estate{Sockets: sockets, Systemd: h.from.systemd, Control: parts, Watchdog: h.from.watchdog})
 	if err == nil {

@@ -28,6 +28,7 @@ func (p planner) plan(cfg *config.Config) *upgrade.Plan {
 		Sockets:      cfg.Sockets,
 		Places:       cfg.Places,
 		Prepare:      func(generation int) (*upgrade.Prepared, error) { return p.prepare(cfg, generation) },
+		Releases:     releasesOf(cfg),
 		ReadyTimeout: cfg.Ready.Timeout,
 		CheckTimeout: cfg.Check.Timeout,
 		SettleMax:    cfg.Settle.Max,
@@ -37,7 +38,9 @@ func (p planner) plan(cfg *config.Config) *upgrade.Plan {
 		Canary:       canaryOf(cfg.Handoff.Canary),
 		Carry:        carryOf(cfg.Handoff),
 		Watchdog:     cfg.Watchdog,
-		DrainSignal:  cfg.Drain.Signal, DrainTimeout: cfg.Drain.Timeout, DrainGenerations: cfg.Drain.Generations,
+		Probation:    cfg.Handoff.Probation, AutoRollback: cfg.Handoff.AutoRollback,
+		Hooks:       p.hooks(cfg),
+		DrainSignal: cfg.Drain.Signal, DrainTimeout: cfg.Drain.Timeout, DrainGenerations: cfg.Drain.Generations,
 	}
 }
 
@@ -47,30 +50,9 @@ func (p planner) prepare(cfg *config.Config, generation int) (*upgrade.Prepared,
 	if err != nil {
 		return nil, err
 	}
-	values := cfg.Values(generation, release)
-	environ, err := cfg.Environ(child.CleanEnv(p.environ), values)
+	command, values, err := p.commands(cfg, generation, release)
 	if err != nil {
 		return nil, err
-	}
-	if cfg.Watchdog > 0 {
-		environ = append(environ, fmt.Sprintf("WATCHDOG_USEC=%d", cfg.Watchdog.Microseconds()))
-	}
-	credential, err := account(cfg)
-	if err != nil {
-		return nil, err
-	}
-	command := func(argv []string) (child.Command, error) {
-		argv, err := values.Expand(argv)
-		if err != nil {
-			return child.Command{}, err
-		}
-		c := child.Command{Args: argv, Env: environ, Dir: cfg.Directory, Credential: credential, Umask: cfg.Umask, Path: argv[0]}
-		for _, l := range cfg.Limits {
-			limit := child.Limit{Resource: l.Resource}
-			limit.Cur, limit.Max = l.Soft, l.Hard
-			c.Limits = append(c.Limits, limit)
-		}
-		return c, nil
 	}
 	prepared := &upgrade.Prepared{Release: release}
 	if prepared.Command, err = command(cfg.Command); err != nil {
@@ -85,6 +67,37 @@ func (p planner) prepare(cfg *config.Config, generation int) (*upgrade.Prepared,
 	}
 	prepared.Ready, err = p.ready(cfg.Ready, values)
 	return prepared, err
+}
+
+// commands returns a function that makes a command of what is configured, for one generation of a release, and what placeholders
+// stand for in it.
+func (p planner) commands(cfg *config.Config, generation int, release string) (command func(argv []string) (child.Command, error), values config.Values, err error) {
+	values = cfg.Values(generation, release)
+	environ, err := cfg.Environ(child.CleanEnv(p.environ), values)
+	if err != nil {
+		return nil, values, err
+	}
+	if cfg.Watchdog > 0 {
+		environ = append(environ, fmt.Sprintf("WATCHDOG_USEC=%d", cfg.Watchdog.Microseconds()))
+	}
+	credential, err := account(cfg)
+	if err != nil {
+		return nil, values, err
+	}
+	command = func(argv []string) (child.Command, error) {
+		argv, err := values.Expand(argv)
+		if err != nil {
+			return child.Command{}, err
+		}
+		c := child.Command{Args: argv, Env: environ, Dir: cfg.Directory, Credential: credential, Umask: cfg.Umask, Path: argv[0]}
+		for _, l := range cfg.Limits {
+			limit := child.Limit{Resource: l.Resource}
+			limit.Cur, limit.Max = l.Soft, l.Hard
+			c.Limits = append(c.Limits, limit)
+		}
+		return c, nil
+	}
+	return command, values, nil
 }
 
 // probeOf returns the configured probe, or nil.

@@ -93,6 +93,11 @@ func printDone(out io.Writer, r *upgrade.Record) {
 	for _, o := range r.Unsettled {
 		fmt.Fprintf(out, "socket %s was not quiet in time: %s\n", o.Socket, describeUnsettled(o.Unsettled))
 	}
+	for _, h := range r.Hooks {
+		if h.Error != "" {
+			fmt.Fprintln(out, h.Error)
+		}
+	}
 	fmt.Fprintf(out, "generation %d%s is live after %s%s\n", r.To, inParentheses(r.ToRelease), round(r.Took), was)
 }
 

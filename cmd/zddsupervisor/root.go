@@ -65,7 +65,7 @@ Exit status: 0 done; 1 the handoff failed and has changed nothing: the old versi
 	})
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(
-		runCommand(), reloadCommand(), promoteCommand(), abortCommand(), statusCommand(), upgradeCommand(),
+		runCommand(), reloadCommand(), deployCommand(), rollbackCommand(), promoteCommand(), abortCommand(), statusCommand(), historyCommand(), upgradeCommand(),
 		unitCommand(), sweepCommand(),
 		drillCommand(), demoCommand(), demoServiceCommand(),
 	)

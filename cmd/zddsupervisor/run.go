@@ -18,6 +18,7 @@ import (
 	"github.com/zddsupervisor/zddsupervisor/fdpass"
 	"github.com/zddsupervisor/zddsupervisor/internal/config"
 	"github.com/zddsupervisor/zddsupervisor/internal/control"
+	"github.com/zddsupervisor/zddsupervisor/internal/history"
 	"github.com/zddsupervisor/zddsupervisor/systemd"
 	"github.com/zddsupervisor/zddsupervisor/upgrade"
 )
@@ -138,6 +139,13 @@ func supervise(source *config.Source, signals *signals, stderr io.Writer) (err e
 	}
 	defer reaper.Close()
 
+	records := history.Open(history.Options{Directory: cfg.StateDirectory, Log: log})
+	defer records.Close()
+	if left.saved != nil {
+		records.Resume(left.saved.Last)
+	}
+	handoffs, generations := records.Newest()
+
 	plans := planner{reaper: reaper, environ: os.Environ()}
 	options := upgrade.Options{
 		Plan: plans.plan(cfg),
@@ -161,6 +169,7 @@ func supervise(source *config.Source, signals *signals, stderr io.Writer) (err e
 		Saved: left.saved, Stored: left.stored, Systemd: left.systemd, Adopted: left.adopted,
 		StatePath: statePath(cfg), KeepSockets: systemd.Stores(),
 		Reaper: reaper, Cgroups: cgroups, Manager: manager, Log: log,
+		Observers: []upgrade.Observer{records}, Good: records.Good, Handoffs: handoffs, Number: generations,
 		RuntimeDirectory: cfg.RuntimeDirectory, FailFast: cfg.FailFast, WatchdogEvery: left.watchdog,
 	}
 	if manager != nil {
@@ -169,9 +178,9 @@ func supervise(source *config.Source, signals *signals, stderr io.Writer) (err e
 	}
 	supervisor := &incumbent{
 		Supervisor: upgrade.New(options), line: line, manager: manager, reaper: reaper, listener: left.control,
-		systemd: left.systemd, watchdog: left.watchdog, log: log,
+		systemd: left.systemd, watchdog: left.watchdog, history: records, log: log,
 	}
-	supervisor.server = control.NewServer(control.Identity{Name: cfg.Name, PID: os.Getpid(), Program: version()}, supervisor, log)
+	supervisor.server = control.NewServer(control.Identity{Name: cfg.Name, PID: os.Getpid(), Program: version(), StateDirectory: cfg.StateDirectory}, supervisor, log)
 	supervisor.server.Serve(left.control)
 	obeyed := signals.obey(supervisor)
 	err = supervisor.Run()

@@ -53,7 +53,7 @@ with time limits that follow from the configuration's. Type=notify-reload needs 
 		}
 		unit := systemd.Unit{
 			Name: cfg.Name, Binary: program,
-			CheckTimeout: cfg.Check.Timeout, ReadyTimeout: cfg.Ready.Timeout, Probing: probing(cfg), Canary: sharing(cfg.Handoff),
+			CheckTimeout: cfg.Check.Timeout, ReadyTimeout: cfg.Ready.Timeout, Probing: probing(cfg) + hooking(cfg.Hooks), Canary: sharing(cfg.Handoff),
 			SettleMax: cfg.Settle.Max, Soak: cfg.Handoff.Soak, DrainTimeout: cfg.Drain.Timeout,
 			// A seat for each of two generations, and what each says.
 			Descriptors: fdpass.MaxSeats*len(cfg.Sockets) + cfg.Drain.Generations + 2,
@@ -83,6 +83,16 @@ func probing(cfg *config.Config) time.Duration {
 		return 0
 	}
 	return time.Duration(cfg.Probe.Count+len(cfg.Handoff.Canary)+1) * cfg.Probe.Timeout
+}
+
+// hooking is how long hooks may hold up whoever waits for a handoff.
+func hooking(h config.Hooks) (sum time.Duration) {
+	for _, command := range [][]string{h.BeforeCutover, h.AfterLive} {
+		if len(command) > 0 {
+			sum += h.Timeout
+		}
+	}
+	return sum
 }
 
 // sharing is how long the canary takes.

@@ -59,6 +59,7 @@ type configuration struct {
 	command []string // instead of the service
 	sockets string   // TOML; one on a free port by default
 	more    string   // TOML, before everything else
+	whole   string   // the whole file, instead of all above
 	program string   // instead of the binary under test
 	dir     string   // instead of one that is made
 	output  *os.File // where the supervisor writes to, instead of the test's log
@@ -84,6 +85,7 @@ func (c configuration) write(t *testing.T, dir string) {
 	}
 	text := fmt.Sprintf("name = \"test\"\ncommand = %s\nruntime-directory = %q\nstate-directory = %q\n%s\n%s\n[environment]\n%s = %q\n",
 		quoted, filepath.Join(dir, "run"), filepath.Join(dir, "state"), c.more, sockets, serviceEnv, c.mode)
+	text = cmp.Or(c.whole, text)
 	temporary := filepath.Join(dir, "new.toml")
 	if err := os.WriteFile(temporary, []byte(text), 0o600); err != nil {
 		t.Fatal(err)

@@ -11,7 +11,7 @@ func TestCarry(t *testing.T) {
 	t.Parallel()
 	const socket = "command = ['app']\nsocket = [{listen = ':1', protocol = 'http/1'}]\n"
 	c := load(t, source(t, write(t, t.TempDir(), "app.toml", socket+"handoff.keepalive = 'carry'\nhandoff.carry-idle = '1s'\n"))).Handoff
-	if want := (Handoff{KeepAlive: KeepAliveCarry, CarryWait: 250 * time.Millisecond, CarryIdle: time.Second, CarryRelays: 256}); !reflect.DeepEqual(c, want) {
+	if want := (Handoff{KeepAlive: KeepAliveCarry, CarryWait: 250 * time.Millisecond, CarryIdle: time.Second, CarryRelays: 256, Probation: time.Minute}); !reflect.DeepEqual(c, want) {
 		t.Errorf("%+v, want %+v", c, want)
 	}
 	if c := load(t, source(t, write(t, t.TempDir(), "app.toml", socket))).Handoff; c.KeepAlive != KeepAliveClose {

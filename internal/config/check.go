@@ -96,10 +96,15 @@ func (l *loader) checkEnvironmentFiles() {
 // one where there is a problem with the releases, so as not to tell it twice.
 func (l *loader) checkReleases() string {
 	r := l.draft.Releases
+	if l.draft.Handoff.AutoRollback && r == (Releases{}) {
+		l.reportKey("handoff.auto-rollback", "needs releases.directory and releases.current to be set too")
+	}
 	const someRelease = "x"
 	switch {
 	case r == Releases{}:
 		return ""
+	case r.Directory == "" && r.Current == "":
+		l.reportKey("releases.keep", "needs releases.directory and releases.current to be set too")
 	case r.Directory == "":
 		l.reportKey("releases.current", "needs releases.directory to be set too")
 	case r.Current == "":
@@ -121,7 +126,8 @@ func (l *loader) checkPlaceholders(release string) {
 	for _, command := range []struct {
 		key   string
 		texts []string
-	}{{"command", c.Command}, {"check.command", c.Check.Command}, {"ready.command", c.Ready.Command}} {
+	}{{"command", c.Command}, {"check.command", c.Check.Command}, {"ready.command", c.Ready.Command},
+		{"hooks.before-cutover", c.Hooks.BeforeCutover}, {"hooks.after-live", c.Hooks.AfterLive}, {"hooks.after-gone", c.Hooks.AfterGone}} {
 		if _, err := values.Expand(command.texts); err != nil {
 			l.reportKey(command.key, "%v", err)
 		}

@@ -56,6 +56,8 @@ type Config struct {
 	// check.
 	Check Check
 
+	Hooks Hooks
+
 	Ready   Ready
 	Probe   Probe
 	Handoff Handoff
@@ -95,6 +97,12 @@ type Limit struct {
 type Check struct {
 	Command []string
 	Timeout time.Duration
+}
+
+// Hooks are commands that are run at certain points of a handoff.
+type Hooks struct {
+	BeforeCutover, AfterLive, AfterGone []string
+	Timeout                             time.Duration // of each; never 0
 }
 
 // Ready says how a generation shows that it is ready.
@@ -161,6 +169,11 @@ type Handoff struct {
 	KeepAlive            KeepAlive
 	CarryWait, CarryIdle time.Duration
 	CarryRelays          int
+	// Probation is how soon after it became live a generation that ends by itself
+	// speaks against its release; 0 for never. AutoRollback has the release before
+	// started in its place then, after a deploy.
+	Probation    time.Duration
+	AutoRollback bool
 }
 
 // A CanaryStep is a time in which the new generation gets a part of the new
@@ -188,6 +201,7 @@ type Drain struct {
 type Releases struct {
 	Directory string // has a directory for each release
 	Current   string // a symbolic link to one of them
+	Keep      int    // how many stay after a handoff; 0 for all
 }
 
 // CgroupMode says whether the supervisor makes control groups.

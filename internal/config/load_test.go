@@ -189,11 +189,12 @@ current = "../current"
 		Check:            Check{Command: []string{"app", "--check"}, Timeout: 5 * time.Second},
 		Ready:            Ready{By: ByExec, Timeout: time.Minute, Path: "/", Command: []string{"curl", "-f"}, Interval: 200 * time.Millisecond, Delay: time.Second},
 		Probe:            Probe{Path: "/health?deep=1", Host: "app.example.org", Socket: "admin", Status: 204, Count: 3, Timeout: time.Second, Interval: 500 * time.Millisecond},
-		Handoff:          Handoff{Canary: []CanaryStep{{0.025, 30 * time.Second}, {0.5, time.Minute}}, Soak: 2 * time.Minute, KeepAlive: KeepAliveClose, CarryWait: 250 * time.Millisecond, CarryIdle: 5 * time.Second, CarryRelays: 256},
+		Handoff:          Handoff{Canary: []CanaryStep{{0.025, 30 * time.Second}, {0.5, time.Minute}}, Soak: 2 * time.Minute, KeepAlive: KeepAliveClose, CarryWait: 250 * time.Millisecond, CarryIdle: 5 * time.Second, CarryRelays: 256, Probation: time.Minute},
 		Settle:           Settle{Max: 500 * time.Millisecond},
 		Drain:            Drain{Linger: 20 * time.Second, Signal: unix.SIGQUIT, Timeout: 0, Generations: 2},
 		Watchdog:         10 * time.Second,
 		Releases:         Releases{Directory: etc + "/../releases", Current: etc + "/../current"},
+		Hooks:            Hooks{Timeout: 30 * time.Second},
 		Cgroup:           CgroupOff,
 		RuntimeDirectory: "/run/app",
 		StateDirectory:   etc + "/state",
@@ -218,9 +219,10 @@ func TestLoadDefaults(t *testing.T) {
 		Check:            Check{Timeout: 30 * time.Second},
 		Ready:            Ready{By: ByNotify, Timeout: 90 * time.Second, Path: "/", Interval: time.Second, Delay: time.Second},
 		Probe:            Probe{Count: 1, Timeout: 5 * time.Second, Interval: time.Second},
-		Handoff:          Handoff{KeepAlive: KeepAliveClose, CarryWait: 250 * time.Millisecond, CarryIdle: 5 * time.Second, CarryRelays: 256},
+		Handoff:          Handoff{KeepAlive: KeepAliveClose, CarryWait: 250 * time.Millisecond, CarryIdle: 5 * time.Second, CarryRelays: 256, Probation: time.Minute},
 		Settle:           Settle{Max: 2 * time.Second},
 		Drain:            Drain{Signal: unix.SIGTERM, Timeout: 30 * time.Second, Generations: 4},
+		Hooks:            Hooks{Timeout: 30 * time.Second},
 		Cgroup:           CgroupAuto,
 		RuntimeDirectory: "/run/x",
 		StateDirectory:   "/state/x",
@@ -260,11 +262,12 @@ socket = [ { listen = ":1", name = "one", backlog = 5 }, { listen = "udp://:1" }
 check = { command = ["x", "a b", "", "'"], timeout = "2s" }
 ready = { by = "fd", fd = 5, timeout = "3s" }
 probe = { path = "/p", host = "h:1", status = 200, count = 2, timeout = "5s", interval = "6s", socket = "one" }
-handoff = { canary = "5%", canary-time = "7s", soak = "8s" }
+handoff = { canary = "5%", canary-time = "7s", soak = "8s", probation = "9s", auto-rollback = true }
+hooks = { before-cutover = ["a", "b c"], after-live = ["d"], after-gone = ["e"], timeout = "8s" }
 settle = { max = "0s" }
 upgrade = { timeout = "7s" }
 drain = { linger = "9s", signal = "SIGUSR1", timeout = "4s", generations = 1 }
-releases = { directory = "releases", current = "current" }
+releases = { directory = "releases", current = "current", keep = 3 }
 `)
 	fromFile := source(t, path)
 	fromFlags := source(t, "",
@@ -273,7 +276,9 @@ releases = { directory = "releases", current = "current" }
 		"--runtime-directory=r", "--state-directory=s", "--mode=steered", "--listen=one=:1?backlog=5", "--listen=udp://:1",
 		`--check-command=x 'a b' "" \'`, "--check-timeout=2s", "--ready-by=fd", "--ready-fd=5", "--ready-timeout=3s",
 		"--probe-path=/p", "--probe-host=h:1", "--probe-status=200", "--probe-count=2", "--probe-timeout=5s", "--probe-interval=6s", "--probe-socket=one",
-		"--handoff-canary=5%", "--handoff-canary-time=7s", "--handoff-soak=8s", "--settle-max=0s", "--upgrade-timeout=7s", "--drain-linger=9s", "--drain-signal=SIGUSR1", "--drain-timeout=4s", "--drain-generations=1", "--releases-directory=releases", "--releases-current=current",
+		"--handoff-canary=5%", "--handoff-canary-time=7s", "--handoff-soak=8s", "--handoff-probation=9s", "--handoff-auto-rollback",
+		"--hooks-before-cutover=a 'b c'", "--hooks-after-live=d", "--hooks-after-gone=e", "--hooks-timeout=8s",
+		"--settle-max=0s", "--upgrade-timeout=7s", "--drain-linger=9s", "--drain-signal=SIGUSR1", "--drain-timeout=4s", "--drain-generations=1", "--releases-directory=releases", "--releases-current=current", "--releases-keep=3",
 		"--", "c", "a b")
 	fromFlags.WorkingDirectory = dir
 	want, got := load(t, fromFile), load(t, fromFlags)

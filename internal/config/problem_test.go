@@ -118,8 +118,11 @@ func TestProblems(t *testing.T) {
 		"environment line":  {file: ok + "environment-file = ['bad.env']", want: `DIR/bad.env:3: "B" is not KEY=VALUE`},
 		"current alone":     {file: ok + "releases.current = 'current'", want: `FILE:2: releases.current: needs releases.directory to be set too`},
 		"directory alone":   {file: ok + "releases.directory = 'releases'", want: `FILE:2: releases.directory: needs releases.current to be set too`},
-		"current elsewhere": {file: ok + "[releases]\ndirectory = 'releases'\ncurrent = 'current'", want: `FILE:4: releases.current: the current release cannot be told: DIR/current points to DIR/elsewhere, which is not in DIR/releases`},
-		"no current":        {file: ok + "[releases]\ndirectory = 'releases'\ncurrent = 'none'", want: `FILE:4: releases.current: the current release cannot be told: DIR/none: no such file or directory`},
+		"keep alone":        {file: ok + "releases.keep = 3", want: `FILE:2: releases.keep: needs releases.directory and releases.current to be set too`},
+		"rollback alone":    {file: ok + "handoff.auto-rollback = true", want: `FILE:2: handoff.auto-rollback: needs releases.directory and releases.current to be set too`},
+		"hook with release": {file: ok + "hooks.after-live = ['a', '{release}']", want: `FILE:2: hooks.after-live: {release} cannot be replaced: there is no [releases] in the configuration`},
+		"current elsewhere": {file: ok + "[releases]\ndirectory = 'releases'\ncurrent = 'current'", want: `FILE:4: releases.current: the current release cannot be told: DIR/current points to DIR/elsewhere, which is not in DIR/releases; make it a symbolic link to a directory in DIR/releases, with ln -sfnT`},
+		"no current":        {file: ok + "[releases]\ndirectory = 'releases'\ncurrent = 'none'", want: `FILE:4: releases.current: the current release cannot be told: DIR/none: no such file or directory; make it a symbolic link to a directory in DIR/releases, with ln -sfnT`},
 
 		// Requests.
 		"relative path":            {file: ok + "[[socket]]\nname = 'http'\nlisten = ':1'\n[probe]\npath = 'health'", want: `FILE:6: probe.path: "health" is not a path; it must begin with "/"`},

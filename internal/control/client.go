@@ -65,15 +65,20 @@ func (c *Client) Status(ctx context.Context) (*Status, error) {
 // 0, or for a command that asks once, Started. The error is *upgrade.HandoffError if it failed, and wraps
 // upgrade.ErrStopping if the supervisor was stopped meanwhile.
 func (c *Client) Reload(ctx context.Context, since uint64, progress func(upgrade.Progress)) (record *upgrade.Record, err error) {
+	return c.handoff(ctx, "/v1/reload?since="+strconv.FormatUint(since, 10), progress)
+}
+
+// handoff asks for one by a path, and blocks until it has ended.
+func (c *Client) handoff(ctx context.Context, path string, progress func(upgrade.Progress)) (record *upgrade.Record, err error) {
 	err = c.again(ctx, func() error {
-		record, err = c.reload(ctx, since, progress)
+		record, err = c.handoffOnce(ctx, path, progress)
 		return err
 	})
 	return record, err
 }
 
-func (c *Client) reload(ctx context.Context, since uint64, progress func(upgrade.Progress)) (*upgrade.Record, error) {
-	body, err := c.do(ctx, http.MethodPost, "/v1/reload?since="+strconv.FormatUint(since, 10))
+func (c *Client) handoffOnce(ctx context.Context, path string, progress func(upgrade.Progress)) (*upgrade.Record, error) {
+	body, err := c.do(ctx, http.MethodPost, path)
 	if err != nil {
 		return nil, err
 	}
@@ -84,6 +89,8 @@ func (c *Client) reload(ctx context.Context, since uint64, progress func(upgrade
 		switch err := decoder.Decode(&e); {
 		case err != nil:
 			return nil, fmt.Errorf("%w any more on %s: it went away before the handoff had ended", ErrNotRunning, c.path)
+		case e.Refused != "": // it says all by itself
+			return nil, &upgrade.RefusedError{Err: errors.New(e.Refused)}
 		case e.Error == upgrade.ErrReplaced.Error():
 			return nil, upgrade.ErrReplaced
 		case e.Error == upgrade.ErrStopping.Error():

@@ -51,6 +51,14 @@ func (f *fakeService) Ask(r upgrade.Request) error {
 	return f.err
 }
 
+func (f *fakeService) Deploy(ctx context.Context, r upgrade.Request, progress func(upgrade.Progress)) (*upgrade.Record, error) {
+	return f.Reload(ctx, r, progress)
+}
+
+func (f *fakeService) Releases(context.Context) (*Releases, error) {
+	return &Releases{Directory: "/srv/releases", Link: "/srv/current"}, f.err
+}
+
 func (f *fakeService) Promote(_ context.Context, by string) (*upgrade.Record, error) {
 	f.asked <- upgrade.Request{By: by}
 	return f.record, f.err

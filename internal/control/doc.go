@@ -8,6 +8,8 @@
 //	POST /v1/reload             a stream of Event, one JSON object a line; the last has a result or an error
 //	POST /v1/reload?wait=false  202 as soon as the request was taken
 //	POST /v1/reload?since=N     see upgrade.Request.Since
+//	POST /v1/deploy?kind=K&release=R&again=B  a stream of Event
+//	GET  /v1/releases           Releases, or why nothing can be deployed now
 //	POST /v1/promote            upgrade.Record
 //	POST /v1/abort              upgrade.Record
 //	POST /v1/upgrade            Successor

@@ -33,6 +33,7 @@ type Service interface {
 	Promote(ctx context.Context, by string) (*upgrade.Record, error)
 	Abort(ctx context.Context, by string) (*upgrade.Record, error)
 	Status(ctx context.Context) (*upgrade.Status, error)
+	Deployer
 
 	// Upgrade has another supervisor follow this one, and returns that one's process number.
 	Upgrade(ctx context.Context, by string) (pid int, err error)
@@ -43,6 +44,8 @@ type Identity struct {
 	Name    string `json:"name"`
 	PID     int    `json:"pid"`
 	Program string `json:"program"` // the supervisor's own version
+
+	StateDirectory string `json:"state_directory,omitempty"` // has its history
 }
 
 // Status is the answer to GET /v1/status.
@@ -51,11 +54,12 @@ type Status struct {
 	*upgrade.Status
 }
 
-// An Event is a line of the answer to POST /v1/reload.
+// An Event is a line of the answer to POST /v1/reload and /v1/deploy.
 type Event struct {
 	Progress *upgrade.Progress `json:"progress,omitempty"`
 	Result   *upgrade.Record   `json:"result,omitempty"`
-	Error    string            `json:"error,omitempty"` // there is no result: the supervisor is stopping, for instance
+	Error    string            `json:"error,omitempty"`   // there is no result: the supervisor is stopping, for instance
+	Refused  string            `json:"refused,omitempty"` // there is no result: nothing was begun, for this reason
 }
 
 // Successor is the answer to POST /v1/upgrade.
@@ -142,6 +146,8 @@ func NewServer(identity Identity, service Service, log *slog.Logger) *Server {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/status", s.status)
 	mux.HandleFunc("POST /v1/reload", s.reload)
+	mux.HandleFunc("POST /v1/deploy", s.deploy)
+	mux.HandleFunc("GET /v1/releases", s.releases)
 	mux.HandleFunc("POST /v1/promote", s.steer(service.Promote))
 	mux.HandleFunc("POST /v1/abort", s.steer(service.Abort))
 	mux.HandleFunc("POST /v1/upgrade", s.upgrade)
@@ -219,6 +225,13 @@ func (s *Server) reload(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusAccepted)
 		return
 	}
+	s.stream(w, func(progress func(upgrade.Progress)) (*upgrade.Record, error) {
+		return s.service.Reload(r.Context(), request, progress)
+	})
+}
+
+// stream answers with the events of a handoff.
+func (s *Server) stream(w http.ResponseWriter, handoff func(progress func(upgrade.Progress)) (*upgrade.Record, error)) {
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	w.WriteHeader(http.StatusOK)
 	flush := http.NewResponseController(w)
@@ -230,9 +243,12 @@ func (s *Server) reload(w http.ResponseWriter, r *http.Request) {
 		}
 		flush.Flush()
 	}
-	record, err := s.service.Reload(r.Context(), request, func(p upgrade.Progress) { send(Event{Progress: &p}) })
+	record, err := handoff(func(p upgrade.Progress) { send(Event{Progress: &p}) })
 	var failed *upgrade.HandoffError
+	var refused *upgrade.RefusedError
 	switch {
+	case errors.As(err, &refused):
+		send(Event{Refused: refused.Error()})
 	case errors.As(err, &failed):
 		send(Event{Result: &failed.Record})
 	case err != nil:

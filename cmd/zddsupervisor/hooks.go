@@ -1,0 +1,50 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/zddsupervisor/zddsupervisor/child"
+	"github.com/zddsupervisor/zddsupervisor/internal/config"
+	"github.com/zddsupervisor/zddsupervisor/upgrade"
+)
+
+// hooks returns the configured hooks.
+func (p planner) hooks(cfg *config.Config) upgrade.Hooks {
+	return upgrade.Hooks{
+		BeforeCutover: p.hook(cfg, cfg.Hooks.BeforeCutover),
+		AfterLive:     p.hook(cfg, cfg.Hooks.AfterLive),
+		AfterGone:     p.hook(cfg, cfg.Hooks.AfterGone),
+		Timeout:       cfg.Hooks.Timeout,
+	}
+}
+
+// hook makes the command of a hook; nil where none is configured.
+func (p planner) hook(cfg *config.Config, argv []string) upgrade.HookFunc {
+	if len(argv) == 0 {
+		return nil
+	}
+	return func(about upgrade.HookFacts) (*child.Command, error) {
+		command, _, err := p.commands(cfg, about.Generation, about.Release)
+		if err != nil {
+			return nil, err
+		}
+		c, err := command(argv)
+		if err != nil {
+			return nil, err
+		}
+		c.Env = append(c.Env[:len(c.Env):len(c.Env)],
+			"ZDD_NAME="+cfg.Name, "ZDD_HANDOFF="+numberOrNothing(about.Handoff),
+			"ZDD_GENERATION="+strconv.Itoa(about.Generation), "ZDD_RELEASE="+about.Release,
+			"ZDD_PREVIOUS_GENERATION="+numberOrNothing(about.PreviousGeneration), "ZDD_PREVIOUS_RELEASE="+about.PreviousRelease)
+		return &c, nil
+	}
+}
+
+// numberOrNothing is "" for 0, which no handoff and no generation has.
+func numberOrNothing(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprint(n)
+}
