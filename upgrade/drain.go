@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/zddsupervisor/zddsupervisor/fdpass"
 	"github.com/zddsupervisor/zddsupervisor/internal/carry"
 )
 
@@ -35,6 +36,7 @@ func (s *Supervisor) end(g *generation, role Role, why string) {
 	g.endLimit, g.kill, g.hurry, g.notFurther = limit, kill, hurry, notFurther
 	settle := g.served && role == RoleFailed // the handoff has not come to it, or it was the other way round
 	began := time.Now()
+	g.endBegan = began
 	s.attend(func() {
 		defer kill()
 		s.unpark(g)
@@ -81,7 +83,7 @@ func (s *Supervisor) settledAlive(parent context.Context, g *generation) []OpenS
 			over()
 		}
 	}()
-	open := s.settled(alive, g.bound, g.number, g.plan.SettleMax)
+	open := s.settled(alive, g.bound, g.number, g.plan.SettleMax, func([]fdpass.Unsettled) {})
 	over()
 	<-watched
 	return open

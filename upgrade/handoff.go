@@ -37,6 +37,7 @@ func (s *Supervisor) begin() {
 	}
 	for _, t := range s.waiting {
 		h.add(t)
+		s.show(t)
 		if !t.request.Signal {
 			h.holdNoLonger()
 		}
@@ -171,6 +172,7 @@ func (s *Supervisor) finish(outcome Outcome) {
 			what = "start failed"
 		}
 		log.Error(what, "step", r.Phase, "cause", r.Reason)
+		s.down = fmt.Sprintf("%s at step %s: %s", what, r.Phase, r.Reason)
 		status = fmt.Sprintf("handoff %d failed: %s", r.Handoff, r.Reason)
 		if s.live != nil {
 			status = fmt.Sprintf("generation %d serves on; %s", s.live.number, status)

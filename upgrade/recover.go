@@ -49,6 +49,7 @@ func (s *Supervisor) takeOver(v *Saved) {
 		s.live, s.state = live, State{Live: true}
 	} else if live != nil {
 		s.orphan, live.keepSeat = live.number, true
+		s.down = fmt.Sprintf("generation %d had ended when the supervisor came back", live.number)
 		s.end(live, RoleCrashed, "its main process had ended when the supervisor came back")
 	}
 	r.decide()

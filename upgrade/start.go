@@ -15,11 +15,12 @@ import (
 	"github.com/zddsupervisor/zddsupervisor/internal/carry"
 )
 
-func (s *Supervisor) start(ctx context.Context, h *handoff) work {
+func (s *Supervisor) start(ctx context.Context, h *handoff, st *step) work {
 	s.number++
 	var stopped *generation
 	if s.live != nil && apart(h.bound) {
 		stopped = s.stopFirst()
+		st.waits = fmt.Sprintf("generation %d to be gone, at most %s after it was told to stop", stopped.number, stopped.plan.DrainTimeout)
 	}
 	number, heirOf := s.number, 0
 	if s.live == nil {

@@ -115,6 +115,7 @@ type Supervisor struct {
 	lastAsked *Record // the last that somebody asked for
 	lastRead  uint64  // when that one read the configuration, see bootTicks
 	restarts  backoff
+	down      string // why nothing is live, where it is so
 	carriers  carriers
 	leaving   []departure // seats to give up once no step uses the sockets
 	deferred  []func()    // from the inbox, while the owner had to wait for a step

@@ -1,18 +1,17 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
+	"os/signal"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"github.com/zddsupervisor/zddsupervisor/fdpass"
 	"github.com/zddsupervisor/zddsupervisor/internal/control"
 	"github.com/zddsupervisor/zddsupervisor/upgrade"
 )
@@ -24,7 +23,8 @@ func reloadCommand() *cobra.Command {
 		Use:   "reload",
 		Short: "Hand off to a new version, and wait until it is live",
 		Long: `Starts the service anew from the configuration as it is now, and hands off to it.
-Each step is printed as it ends. The command returns when the new version is live, or has
+Each step is printed as it ends; on a terminal the one that runs is shown with its time and what it
+waits for. Ctrl-C ends the command, and not the handoff. The command returns when the new version is live, or has
 failed; the old version drains behind it. If a handoff is under way already, one more follows it,
 and this command waits for that one.
 
@@ -39,8 +39,17 @@ the old version still serves; 2 wrong usage; 3 no supervisor was reached.`,
 			if noWait {
 				return client.Ask(cmd.Context())
 			}
-			out := cmd.OutOrStdout()
-			record, err := client.Reload(cmd.Context(), since(), func(p upgrade.Progress) { printStep(out, p) })
+			ctx, stop := signal.NotifyContext(cmd.Context(), unix.SIGINT)
+			defer stop()
+			p := newProgress(cmd.OutOrStdout())
+			defer p.end()
+			record, err := client.Reload(ctx, since(), p.step)
+			if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+				p.end()
+				fmt.Fprintln(cmd.ErrOrStderr(), goesOn(p.running()))
+				stop()
+				return endOf(unix.SIGINT)
+			}
 			if errors.Is(err, upgrade.ErrStopping) && fromSystemd() {
 				// systemd ends the commands of a unit that it stops by this signal, but the supervisor first. Whichever of the two
 				// comes first, the unit was stopped and has not failed: see SuccessExitStatus= in it.
@@ -49,13 +58,32 @@ the old version still serves; 2 wrong usage; 3 no supervisor was reached.`,
 			if err != nil {
 				return err
 			}
-			printDone(out, record)
+			p.done(record)
+			p.drains(cmd.Context(), client, record)
 			return nil
 		},
 	}
 	to.addFlags(cmd)
 	cmd.Flags().BoolVar(&noWait, "no-wait", false, "return as soon as the request was taken")
 	return cmd
+}
+
+// endOf ends the process of a signal that nobody takes any more, as if it had never been taken. It does not return but for an error.
+func endOf(sig unix.Signal) error {
+	if err := unix.Kill(os.Getpid(), sig); err != nil {
+		return os.NewSyscallError("kill", err)
+	}
+	time.Sleep(time.Second) // another thread may be the one that gets it
+	return fmt.Errorf("still there after %s", unix.SignalName(sig))
+}
+
+// goesOn says what becomes of a handoff whose watcher has left at a step.
+func goesOn(handoff int, step string) string {
+	what := "the handoff goes on"
+	if step != "" {
+		what = fmt.Sprintf("handoff %d goes on, and is at step %s", handoff, step)
+	}
+	return "zddsupervisor: " + what + "; zddsupervisor status --watch shows it, and zddsupervisor abort gives it up"
 }
 
 // since is from when on a handoff that reads the configuration is what this command asks for: its start, where it is the
@@ -70,48 +98,6 @@ func since() uint64 {
 
 // fromSystemd reports whether systemd itself has started this process.
 func fromSystemd() bool { return os.Getenv("SYSTEMD_EXEC_PID") == strconv.Itoa(os.Getpid()) }
-
-// printStep prints one line for a step that has ended, or for one that has something to say.
-func printStep(out io.Writer, p upgrade.Progress) {
-	mark := "ok"
-	switch {
-	case p.Note != "":
-		fmt.Fprintf(out, "%-8s ...     %s\n", p.Step, p.Note)
-		return
-	case p.Error != "":
-		mark = "failed"
-	}
-	fmt.Fprintf(out, "%-8s %-7s %s\n", p.Step, mark, round(p.Took))
-}
-
-// printDone prints what has changed.
-func printDone(out io.Writer, r *upgrade.Record) {
-	was := ""
-	if r.From != 0 {
-		was = fmt.Sprintf(", generation %d drains", r.From)
-	}
-	for _, o := range r.Unsettled {
-		fmt.Fprintf(out, "socket %s was not quiet in time: %s\n", o.Socket, describeUnsettled(o.Unsettled))
-	}
-	fmt.Fprintf(out, "generation %d%s is live after %s%s\n", r.To, inParentheses(r.ToRelease), round(r.Took), was)
-}
-
-// describeUnsettled says what was still on its way.
-func describeUnsettled(u fdpass.Unsettled) string {
-	var parts []string
-	for _, p := range []struct {
-		n    int
-		what string
-	}{
-		{u.Queued, "waiting to be accepted"}, {u.Handshakes, "in a handshake"}, {u.Unread, "with bytes that were not read"},
-		{u.Young, "without their first request or answer"},
-	} {
-		if p.n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.what))
-		}
-	}
-	return "connections " + strings.Join(parts, ", ")
-}
 
 func inParentheses(s string) string {
 	if s == "" {

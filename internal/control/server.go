@@ -53,9 +53,12 @@ type Status struct {
 
 // An Event is a line of the answer to POST /v1/reload.
 type Event struct {
-	Progress *upgrade.Progress `json:"progress,omitempty"`
-	Result   *upgrade.Record   `json:"result,omitempty"`
-	Error    string            `json:"error,omitempty"` // there is no result: the supervisor is stopping, for instance
+	Progress *upgrade.Progress `json:"progress,omitempty"` // of a step that has ended, or has a note
+	// Begun is of a step that has begun or goes on. It has a name of its own, so that clients which do not know it do not take
+	// such a step for one that has ended.
+	Begun  *upgrade.Progress `json:"begun,omitempty"`
+	Result *upgrade.Record   `json:"result,omitempty"`
+	Error  string            `json:"error,omitempty"` // there is no result: the supervisor is stopping, for instance
 }
 
 // Successor is the answer to POST /v1/upgrade.
@@ -230,7 +233,13 @@ func (s *Server) reload(w http.ResponseWriter, r *http.Request) {
 		}
 		flush.Flush()
 	}
-	record, err := s.service.Reload(r.Context(), request, func(p upgrade.Progress) { send(Event{Progress: &p}) })
+	record, err := s.service.Reload(r.Context(), request, func(p upgrade.Progress) {
+		if p.Waits != "" {
+			send(Event{Begun: &p})
+			return
+		}
+		send(Event{Progress: &p})
+	})
 	var failed *upgrade.HandoffError
 	switch {
 	case errors.As(err, &failed):
