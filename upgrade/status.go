@@ -5,6 +5,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/zddsupervisor/zddsupervisor/fdpass"
@@ -75,8 +76,10 @@ type SocketStatus struct {
 	Queue      int         `json:"queue"`       // connections that wait to be accepted; -1 if unknown
 	QueueLimit int         `json:"queue_limit"` // how many may; -1 if unknown
 	Unread     int         `json:"unread"`      // bytes of datagrams that wait; -1 if unknown
-	Dropped    int         `json:"dropped"`     // packets or datagrams that the kernel has thrown away; -1 if unknown
-	Error      string      `json:"error,omitempty"`
+	// Connections is how many open connections to it the generations have; -1 if unknown, as for all but TCP.
+	Connections int    `json:"connections"`
+	Dropped     int    `json:"dropped"` // packets or datagrams that the kernel has thrown away; -1 if unknown
+	Error       string `json:"error,omitempty"`
 	// ShutDown says that nobody can connect any more, since a process of the service has called shutdown(2) on it.
 	ShutDown bool `json:"shut_down,omitempty"`
 
@@ -172,7 +175,10 @@ func (g *generation) describe() GenerationStatus {
 }
 
 func describeSocket(b fdpass.Bound, generations []*generation, counts connectionCount) SocketStatus {
-	d := SocketStatus{Name: b.Spec.FDName(), Address: b.Socket.Addr(), Mode: b.Socket.Mode()}
+	d := SocketStatus{Name: b.Spec.FDName(), Address: b.Socket.Addr(), Mode: b.Socket.Mode(), Connections: Unknown}
+	if strings.HasPrefix(d.Address, "tcp") {
+		d.Connections = counts.all(b.Socket, generations)
+	}
 	stats, err := b.Socket.Stats()
 	d.Queue, d.QueueLimit, d.Unread = stats.Queue, stats.QueueLimit, stats.Unread
 	d.Forwarded, d.Lost, d.Repaired, d.Dropped, d.ShutDown = stats.Forwarded, stats.Lost, stats.Repaired, stats.Dropped, stats.ShutDown

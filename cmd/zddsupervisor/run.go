@@ -116,6 +116,11 @@ func supervise(source *config.Source, signals *signals, stderr io.Writer) (err e
 	if len(cfg.Sockets) == 0 {
 		log.Warn("no socket is configured (see --listen): nothing can be handed over")
 	}
+	told, err := openMetrics(cfg, line.Predecessor() != nil)
+	if err != nil {
+		return usageError{err}
+	}
+	defer told.close()
 	var left *legacy
 	if before := line.Predecessor(); before != nil {
 		left, err = succeed(cfg, before, manager, log)
@@ -162,6 +167,7 @@ func supervise(source *config.Source, signals *signals, stderr io.Writer) (err e
 		StatePath: statePath(cfg), KeepSockets: systemd.Stores(),
 		Reaper: reaper, Cgroups: cgroups, Manager: manager, Log: log,
 		RuntimeDirectory: cfg.RuntimeDirectory, FailFast: cfg.FailFast, WatchdogEvery: left.watchdog,
+		Observers: []upgrade.Observer{told.metrics},
 	}
 	if manager != nil {
 		options.SignalHold = signalHold
@@ -172,6 +178,7 @@ func supervise(source *config.Source, signals *signals, stderr io.Writer) (err e
 		systemd: left.systemd, watchdog: left.watchdog, log: log,
 	}
 	supervisor.server = control.NewServer(control.Identity{Name: cfg.Name, PID: os.Getpid(), Program: version()}, supervisor, log)
+	told.serve(supervisor, log)
 	supervisor.server.Serve(left.control)
 	obeyed := signals.obey(supervisor)
 	err = supervisor.Run()
@@ -179,6 +186,7 @@ func supervise(source *config.Source, signals *signals, stderr io.Writer) (err e
 		line.Stop()
 	}
 	obeyed()
+	told.close()
 	if errors.Is(err, upgrade.ErrReplaced) {
 		return supervisor.leave(signals)
 	}
@@ -202,6 +210,7 @@ func sameSupervisor(was, now *config.Config) error {
 		{"name", was.Name, now.Name},
 		{"runtime-directory", was.RuntimeDirectory, now.RuntimeDirectory},
 		{"state-directory", was.StateDirectory, now.StateDirectory},
+		{"metrics.listen", was.Metrics.Listen, now.Metrics.Listen},
 	} {
 		if key.was != key.now {
 			return fmt.Errorf("%s cannot be changed by a reload: it is %q until the supervisor is restarted", key.name, key.was)

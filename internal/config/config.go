@@ -80,6 +80,8 @@ type Config struct {
 	// instead of trying again.
 	FailFast bool
 
+	Metrics Metrics
+
 	// UpgradeTimeout is how long a supervisor that is to follow this one may take.
 	UpgradeTimeout time.Duration // never 0
 }

@@ -73,6 +73,7 @@ type Server struct {
 	service  Service
 	log      *slog.Logger
 	http     *http.Server
+	mux      *http.ServeMux
 	listener *Listener
 	serving  sync.WaitGroup
 }
@@ -141,8 +142,8 @@ func flock(f *os.File) error {
 
 // NewServer returns a server that does nothing until Serve is called.
 func NewServer(identity Identity, service Service, log *slog.Logger) *Server {
-	s := &Server{identity: identity, service: service, log: log}
 	mux := http.NewServeMux()
+	s := &Server{identity: identity, service: service, log: log, mux: mux}
 	mux.HandleFunc("GET /v1/status", s.status)
 	mux.HandleFunc("POST /v1/reload", s.reload)
 	mux.HandleFunc("POST /v1/promote", s.steer(service.Promote))
@@ -158,6 +159,10 @@ func NewServer(identity Identity, service Service, log *slog.Logger) *Server {
 	}
 	return s
 }
+
+// Handle has a handler answer requests of a pattern (see http.ServeMux) of those who may control the supervisor. It is for the time
+// before Serve.
+func (s *Server) Handle(pattern string, h http.Handler) { s.mux.Handle(pattern, h) }
 
 // Serve answers on a listener, which it takes, in goroutines that Close waits for.
 func (s *Server) Serve(l *Listener) {
