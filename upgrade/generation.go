@@ -283,7 +283,7 @@ func (s *Supervisor) exited(g *generation) {
 	exit := g.process.Exit()
 	switch {
 	case g == s.live:
-		s.log.Error("the live generation ended by itself", "generation", g.number, "pid", g.process.Pid(), "how", exit.String())
+		s.log.Error("the live generation ended by itself", "generation", g.number, "release", g.release, "pid", g.process.Pid(), "how", exit.String())
 		s.restarts.lived(time.Since(g.lived))
 		s.live, s.orphan, g.keepSeat = nil, g.number, true
 		s.down = fmt.Sprintf("generation %d ended by itself (%s)", g.number, exit)

@@ -33,6 +33,7 @@ func (s *Supervisor) begin() {
 	h := s.hand
 	if h == nil {
 		h = s.newHandoff()
+		s.logBegin(h)
 		s.tell(s.opts.Manager.Reloading("handing off"))
 	}
 	for _, t := range s.waiting {
@@ -68,6 +69,7 @@ func (s *Supervisor) restart() {
 	h := s.newHandoff()
 	h.record.Restart = true
 	h.plan = s.plan
+	s.logBegin(h)
 }
 
 // newHandoff makes the handoff that is under way from now on.
@@ -171,7 +173,10 @@ func (s *Supervisor) finish(outcome Outcome) {
 		if r.Restart {
 			what = "start failed"
 		}
-		log.Error(what, "step", r.Phase, "cause", r.Reason)
+		if r.To != 0 {
+			log = log.With("generation", r.To)
+		}
+		log.Error(what, "release", r.ToRelease, "step", r.Phase, "cause", r.Reason)
 		s.down = fmt.Sprintf("%s at step %s: %s", what, r.Phase, r.Reason)
 		status = fmt.Sprintf("handoff %d failed: %s", r.Handoff, r.Reason)
 		if s.live != nil {

@@ -168,7 +168,7 @@ func (s *Supervisor) note(h *handoff, text string) {
 		if s.hand != h {
 			return
 		}
-		s.log.Info(s.state.Phase.String(), "handoff", h.record.Handoff, "note", text)
+		s.log.Info(s.state.Phase.String(), "handoff", h.record.Handoff, "generation", h.record.To, "release", h.record.ToRelease, "note", text)
 		h.note = text
 		p := Progress{Handoff: h.record.Handoff, Step: s.state.Phase.String(), Generation: h.record.To, Note: text}
 		for _, t := range h.tickets {

@@ -127,7 +127,6 @@ func (s *Supervisor) adopt(h *handoff, g *generation) {
 	h.gen = g
 	s.generations[g.number] = g
 	g.uid, _ = g.process.UID() // one that has ended already has left nothing to look for
-	s.log.Info("started", "generation", g.number, "release", g.release, "pid", g.process.Pid())
 	s.watch(g)
 }
 

@@ -91,6 +91,9 @@ func (s *Supervisor) stepEnded(h *handoff, st *step, result func(), err error) {
 		took := time.Since(st.began)
 		h.record.Steps = append(h.record.Steps, StepTime{Name: st.phase.String(), Took: took})
 		h.report(st.phase, took, err)
+		if err == nil { // else that is said with the handoff's end
+			s.logStep(h, st.phase, took)
+		}
 	}
 	if err != nil {
 		h.record.Reason, h.cause = err.Error(), err

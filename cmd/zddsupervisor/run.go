@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -18,6 +17,7 @@ import (
 	"github.com/zddsupervisor/zddsupervisor/fdpass"
 	"github.com/zddsupervisor/zddsupervisor/internal/config"
 	"github.com/zddsupervisor/zddsupervisor/internal/control"
+	"github.com/zddsupervisor/zddsupervisor/internal/logging"
 	"github.com/zddsupervisor/zddsupervisor/systemd"
 	"github.com/zddsupervisor/zddsupervisor/upgrade"
 )
@@ -97,9 +97,9 @@ func supervise(source *config.Source, signals *signals, stderr io.Writer) (err e
 	}
 	// The heap is small and the process lives for years: memory is worth more here than the time to collect it.
 	debug.SetGCPercent(25)
-	out := newLogWriter(stderr)
-	defer out.Close()
-	log := newLogger(out)
+	logger := logging.New(logging.Options{Format: cfg.Log.Format, Stderr: stderr, JournalStream: os.Getenv("JOURNAL_STREAM"), Name: cfg.Name})
+	defer logger.Close()
+	log := logger.Logger
 
 	manager, err := systemd.NewNotifier(os.Getenv("NOTIFY_SOCKET"))
 	if err != nil {
@@ -233,18 +233,4 @@ func makeDirectory(dir string) error {
 		return fmt.Errorf("cannot make the directory %s: %w", dir, errors.Unwrap(err))
 	}
 	return nil
-}
-
-// newLogger logs as text; without the time where the journal adds its own.
-func newLogger(out io.Writer) *slog.Logger {
-	var o slog.HandlerOptions
-	if os.Getenv("JOURNAL_STREAM") != "" {
-		o.ReplaceAttr = func(groups []string, a slog.Attr) slog.Attr {
-			if len(groups) == 0 && a.Key == slog.TimeKey {
-				return slog.Attr{}
-			}
-			return a
-		}
-	}
-	return slog.New(slog.NewTextHandler(out, &o))
 }

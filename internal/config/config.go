@@ -80,6 +80,7 @@ type Config struct {
 	// instead of trying again.
 	FailFast bool
 
+	Log     Log
 	Metrics Metrics
 
 	// UpgradeTimeout is how long a supervisor that is to follow this one may take.
