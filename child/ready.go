@@ -23,6 +23,9 @@ type Waiter interface {
 
 	// Close gives back what Prepare has opened. Closing again does nothing.
 	Close() error
+
+	// String says what Wait waits for, once Prepare was called: "READY=1".
+	String() string
 }
 
 // An ExitedError is a process that has ended before it was ready.

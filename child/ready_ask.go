@@ -49,5 +49,8 @@ func (w *AskReady) Wait(ctx context.Context, p *Process) error {
 	}
 }
 
+// String says what it waits for.
+func (w *AskReady) String() string { return w.Question }
+
 // Close does nothing.
 func (w *AskReady) Close() error { return nil }

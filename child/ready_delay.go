@@ -33,5 +33,8 @@ func (w *DelayReady) Wait(ctx context.Context, p *Process) error {
 	}
 }
 
+// String says what it waits for.
+func (w *DelayReady) String() string { return "a delay of " + w.Delay.String() }
+
 // Close does nothing.
 func (w *DelayReady) Close() error { return nil }

@@ -87,6 +87,9 @@ func (w *ExecReady) Wait(ctx context.Context, p *Process) error {
 	}
 }
 
+// String says what it waits for.
+func (w *ExecReady) String() string { return "success of the ready command " + w.Path }
+
 // Close does nothing.
 func (w *ExecReady) Close() error { return nil }
 

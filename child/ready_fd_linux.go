@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"time"
 
@@ -115,6 +116,9 @@ func readNewline(r *os.File) error {
 		}
 	}
 }
+
+// String says what it waits for.
+func (w *FDReady) String() string { return fmt.Sprintf("a newline on its descriptor %d", w.number) }
 
 // Close closes what is left of the pipe.
 func (w *FDReady) Close() error {

@@ -30,5 +30,8 @@ func (w *NotifyReady) Wait(ctx context.Context, p *Process) error {
 	}
 }
 
+// String says what it waits for.
+func (w *NotifyReady) String() string { return "READY=1" }
+
 // Close does nothing.
 func (w *NotifyReady) Close() error { return nil }

@@ -2,6 +2,8 @@ package fdpass
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"time"
 )
 
@@ -31,6 +33,23 @@ type Unsettled struct {
 // Quiet reports whether nothing was left.
 func (u Unsettled) Quiet() bool { return u == Unsettled{} }
 
+// Describe says what was left, as in "2 waiting to be accepted, 1 in a handshake".
+func (u Unsettled) Describe() string {
+	var parts []string
+	for _, p := range []struct {
+		n    int
+		what string
+	}{
+		{u.Queued, "waiting to be accepted"}, {u.Handshakes, "in a handshake"}, {u.Unread, "with bytes that were not read"},
+		{u.Young, "without their first request or answer"},
+	} {
+		if p.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.what))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
 // Settle blocks until the kernel shows, several times in a row, that nothing is
 // on its way to generation gen any more, once Cutover has turned the sockets to
 // another one: no connection that began before is in an accept queue or in a
@@ -45,6 +64,13 @@ func (u Unsettled) Quiet() bool { return u == Unsettled{} }
 // queues are all that was looked at. In shared mode nothing can be told apart:
 // if no socket is steered, it returns at once.
 func Settle(ctx context.Context, bound []Bound, gen int, limit time.Duration) (open []Unsettled, err error) {
+	return SettleWatched(ctx, bound, gen, limit, func([]Unsettled) {})
+}
+
+// SettleWatched is Settle, and shows to seen what each look that is not the last
+// one has found, in the order of the sockets. seen is called on the caller's
+// goroutine, must not keep what it gets, and holds the next look up.
+func SettleWatched(ctx context.Context, bound []Bound, gen int, limit time.Duration, seen func([]Unsettled)) (open []Unsettled, err error) {
 	steered := onlySteered(bound)
 	if len(steered) == 0 {
 		return make([]Unsettled, len(bound)), nil
@@ -74,6 +100,7 @@ func Settle(ctx context.Context, bound []Bound, gen int, limit time.Duration) (o
 			return open, err
 		default:
 		}
+		seen(open)
 		wait := interval
 		if looks > settleLooks {
 			wait = max(wait, settleRest*time.Since(began))

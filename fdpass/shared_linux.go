@@ -60,15 +60,15 @@ func (sh *shared) relisten(raw int) error {
 	if err := sh.spec.listen(raw); err != nil {
 		return err
 	}
-	fds := []unix.PollFd{{Fd: int32(raw), Events: unix.POLLRDHUP}}
-	if _, err := unix.Poll(fds, 0); err != nil {
-		return os.NewSyscallError("poll", err)
+	shut, err := isShutDown(raw)
+	if err != nil {
+		return err
 	}
 	now, err := inspect(raw)
 	if err != nil {
 		return err
 	}
-	if fds[0].Revents&(unix.POLLHUP|unix.POLLRDHUP) != 0 || now.addr() != sh.endpoint.addr() {
+	if shut || now.addr() != sh.endpoint.addr() {
 		return errDeaf
 	}
 	return nil

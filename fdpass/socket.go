@@ -182,6 +182,10 @@ type Stats struct {
 	// many of those could not be.
 	Forwarded, Lost int
 
+	// ShutDown says that nobody can connect any more, because a process has called
+	// shutdown(2) on the socket, or on the seat that new connections go to.
+	ShutDown bool
+
 	// Repaired is how many times a process had shut a shared socket down for
 	// everybody, or removed its path, and it was put right. It counts from when
 	// this process has it.

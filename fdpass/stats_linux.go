@@ -23,6 +23,11 @@ func (e endpoint) stats(raw int) (Stats, error) {
 		return int(mem[i])
 	}
 	st := Stats{Dropped: memory(unix.SK_MEMINFO_DROPS)}
+	if e.listens() {
+		if st.ShutDown, err = isShutDown(raw); err != nil {
+			return Stats{}, err
+		}
+	}
 	switch {
 	case e.tcp():
 		st.Queue, st.QueueLimit, err = tcpQueue(raw)
@@ -83,6 +88,19 @@ func readable(raw int) (bool, error) {
 			continue
 		}
 		return n > 0 && fds[0].Revents&(unix.POLLIN|unix.POLLHUP) == unix.POLLIN, os.NewSyscallError("poll", err)
+	}
+}
+
+// isShutDown reports whether a process has shut the listening socket raw, which is
+// borrowed, down for reading: then nobody can connect to it.
+func isShutDown(raw int) (bool, error) {
+	for {
+		fds := []unix.PollFd{{Fd: int32(raw), Events: unix.POLLRDHUP}}
+		_, err := unix.Poll(fds, 0)
+		if err == unix.EINTR {
+			continue
+		}
+		return fds[0].Revents&(unix.POLLHUP|unix.POLLRDHUP) != 0, os.NewSyscallError("poll", err)
 	}
 }
 

@@ -106,7 +106,7 @@ func (st *steered) Stats() (Stats, error) {
 		total.Queue = sum(total.Queue, own.Queue)
 		total.Dropped = sum(total.Dropped, own.Dropped)
 		if s.gen == st.target {
-			total.QueueLimit = own.QueueLimit
+			total.QueueLimit, total.ShutDown = own.QueueLimit, own.ShutDown
 		}
 	}
 	if total.Dropped != Unknown {

@@ -26,6 +26,19 @@ if [ "$(id -u)" = 0 ]; then
 			apt-get install --yes --quiet --no-install-recommends --no-upgrade $missing ||
 			echo "not installed:$missing" >&2
 	fi
+	# Of Debian's prometheus only promtool is wanted: the rest would be a server that is started.
+	tools=${ZDD_TEST_CACHE:-/var/cache/zddsupervisor}/tools
+	PATH=$PATH:$tools
+	if ! command -v promtool >/dev/null && [ -e /etc/debian_version ] && command -v apt-get >/dev/null; then
+		unpacked=$(mktemp -d)
+		chmod 755 "$unpacked" # apt downloads as a user of its own
+		(
+			cd "$unpacked" &&
+				{ apt-get download -qq prometheus 2>/dev/null || { apt-get update -qq && apt-get download -qq prometheus; }; } &&
+				dpkg-deb --extract prometheus_*.deb . && mkdir -p "$tools" && mv usr/bin/promtool "$tools/"
+		) || echo "promtool cannot be had" >&2
+		rm -rf "$unpacked"
+	fi
 	# The tests that need a root file system which is not there say so.
 	if command -v debootstrap >/dev/null; then
 		go run ./integration/prepare || echo "some test machines cannot be booted" >&2

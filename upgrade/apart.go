@@ -2,6 +2,7 @@ package upgrade
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/zddsupervisor/zddsupervisor/fdpass"
@@ -18,6 +19,7 @@ func (s *Supervisor) stopFirst() *generation {
 	old := s.live
 	s.log.Info("the live generation is stopped first, since a socket has overlap = false", "generation", old.number)
 	s.live, s.orphan, old.keepSeat = nil, old.number, true
+	s.down = fmt.Sprintf("generation %d was stopped first, since a socket has overlap = false", old.number)
 	s.end(old, RoleDraining, "its successor may not have the same sockets at the same time")
 	s.fire(LiveExited)
 	return old

@@ -55,6 +55,18 @@ func (c connectionCount) on(g *generation, s fdpass.Socket) int {
 	return sockets[s]
 }
 
+// all returns how many these generations have on a socket, or Unknown.
+func (c connectionCount) all(s fdpass.Socket, generations []*generation) (sum int) {
+	for _, g := range generations {
+		n := c.on(g, s)
+		if n == Unknown {
+			return Unknown
+		}
+		sum += n
+	}
+	return sum
+}
+
 // count writes a number that may be Unknown.
 func count(n int) string {
 	if n == Unknown {

@@ -50,6 +50,13 @@ func (l *deadline) restart(d time.Duration) {
 	}
 }
 
+// when returns when the limit is by now.
+func (l *deadline) when() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.at
+}
+
 // granted returns how long the limit is by now.
 func (l *deadline) granted() time.Duration {
 	l.mu.Lock()

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/zddsupervisor/zddsupervisor/fdpass"
 	"github.com/zddsupervisor/zddsupervisor/internal/carry"
 )
 
@@ -35,6 +36,7 @@ func (s *Supervisor) end(g *generation, role Role, why string) {
 	g.endLimit, g.kill, g.hurry, g.notFurther = limit, kill, hurry, notFurther
 	settle := g.served && role == RoleFailed // the handoff has not come to it, or it was the other way round
 	began := time.Now()
+	g.endBegan = began
 	s.attend(func() {
 		defer kill()
 		s.unpark(g)
@@ -43,8 +45,9 @@ func (s *Supervisor) end(g *generation, role Role, why string) {
 		if settle && !told {
 			open = s.settledAlive(ctx, g)
 		}
+		left := Unknown
 		if role == RoleDraining && !told {
-			s.linger(unhurried, g)
+			left = s.linger(unhurried, g)
 		}
 		var parked *carrying
 		if carries && !g.wasParted() {
@@ -55,7 +58,7 @@ func (s *Supervisor) end(g *generation, role Role, why string) {
 			return
 		}
 		limit.restart(p.DrainTimeout)
-		killed := s.drain(waiting, g, open, parked)
+		killed := s.drain(waiting, g, left, open, parked)
 		if g.wasParted() { // whether it has ended or not is for the other supervisor to see
 			return
 		}
@@ -81,7 +84,7 @@ func (s *Supervisor) settledAlive(parent context.Context, g *generation) []OpenS
 			over()
 		}
 	}()
-	open := s.settled(alive, g.bound, g.number, g.plan.SettleMax)
+	open := s.settled(alive, g.bound, g.number, g.plan.SettleMax, func([]fdpass.Unsettled) {})
 	over()
 	<-watched
 	return open
@@ -90,16 +93,16 @@ func (s *Supervisor) settledAlive(parent context.Context, g *generation) []OpenS
 // lingerInterval is the time between two counts of the connections that are left.
 const lingerInterval = 100 * time.Millisecond
 
-// linger waits until a generation has no connections any more, at most as long as its configuration says.
-func (s *Supervisor) linger(parent context.Context, g *generation) {
+// linger waits until a generation has no connections any more, at most as long as its configuration says, and returns how many it had
+// then, or Unknown.
+func (s *Supervisor) linger(parent context.Context, g *generation) (left int) {
 	if g.plan.Linger <= 0 || parent.Err() != nil {
-		return
+		return Unknown
 	}
 	ctx, cancel := context.WithTimeout(parent, g.plan.Linger)
 	defer cancel()
 	look := time.NewTicker(lingerInterval)
 	defer look.Stop()
-	left := 0
 	for first := true; ; first = false {
 		counts := connections(g.bound, []*generation{g})
 		left = counts.of(g)
@@ -112,17 +115,14 @@ func (s *Supervisor) linger(parent context.Context, g *generation) {
 		}
 		select {
 		case <-g.process.Done():
-			return
+			return left
 		case <-look.C:
 			continue
 		case <-ctx.Done():
 		}
 		break
 	}
-	if g.wasParted() {
-		return
-	}
-	s.log.Info("telling the old generation to stop", "generation", g.number, "connections", count(left))
+	return left
 }
 
 // retire takes leave of the sockets that are not in the configuration any more, while the generation still accepts what
@@ -138,9 +138,9 @@ func (s *Supervisor) retire(parent context.Context, g *generation) {
 }
 
 // drain blocks until no process of a generation is left, or it is left to another supervisor, and returns how many
-// processes had to be killed. open is what was still on its way to it, and parked are those of its connections that are
+// processes had to be killed. left is how many connections it has, if that is known, open what was still on its way to it, and parked are those of its connections that are
 // carried over, or nil.
-func (s *Supervisor) drain(ctx context.Context, g *generation, open []OpenSocket, parked *carrying) (killed int) {
+func (s *Supervisor) drain(ctx context.Context, g *generation, left int, open []OpenSocket, parked *carrying) (killed int) {
 	if g.wasTold() { // by the supervisor before this one: a second signal may mean something else to it
 		return s.awaitEnd(ctx, g, open)
 	}
@@ -148,6 +148,7 @@ func (s *Supervisor) drain(ctx context.Context, g *generation, open []OpenSocket
 		g.telling = true
 		s.persist()
 	})
+	s.logTelling(g, left)
 	// A process that is stopped is woken, as systemd does it: it could not act on the signal otherwise.
 	for _, sig := range []unix.Signal{g.plan.DrainSignal, unix.SIGCONT} {
 		if err := g.process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
@@ -158,6 +159,20 @@ func (s *Supervisor) drain(ctx context.Context, g *generation, open []OpenSocket
 	close(g.told)
 	s.ask(context.Background(), s.persist)
 	return s.awaitEnd(ctx, g, open)
+}
+
+// logTelling logs that a generation is about to be told to stop, if it has not ended already.
+func (s *Supervisor) logTelling(g *generation, left int) {
+	select {
+	case <-g.process.Done():
+		return
+	default:
+	}
+	log := s.log.With("generation", g.number)
+	if left != Unknown {
+		log = log.With("connections", left)
+	}
+	log.Info("telling a generation to stop", "release", g.release, "signal", unix.SignalName(g.plan.DrainSignal), "limit", g.plan.DrainTimeout.String(), "cause", g.why)
 }
 
 // awaitEnd blocks until no process is left of a generation that was told to stop, and returns how many had to be killed.
@@ -213,7 +228,7 @@ func (s *Supervisor) gone(g *generation, began time.Time, killed int) {
 		Generation: g.number, Release: g.release, Role: g.role, Because: g.why, Exit: g.process.Exit().String(), Handoff: g.replacedBy,
 		Began: began, Took: time.Since(began), Killed: killed, Probation: g.onProbation,
 	}
-	s.log.Info("gone", "generation", e.Generation, "release", e.Release, "because", e.Because, "took", e.Took.Round(time.Millisecond).String())
+	s.log.Info("gone", "generation", e.Generation, "release", e.Release, "how", e.Exit, "cause", e.Because, "took", e.Took.Round(time.Millisecond).String())
 	s.observe(func(o Observer) { o.GenerationGone(e) })
 	s.afterGone(g)
 }

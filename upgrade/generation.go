@@ -58,6 +58,7 @@ type generation struct {
 	ready      time.Time      // when it said so; zero until then
 	lived      time.Time      // when it became live; zero until then
 	ending     bool           // a goroutine is ending it
+	endBegan   time.Time      // when it was begun to be ended
 	endLimit   *deadline      // of its drain
 	kill       func()         // ends its drain, and it, at once; set once it is being ended, and may be called again
 	why        string         // why it is being ended
@@ -285,10 +286,11 @@ func (s *Supervisor) exited(g *generation) {
 	exit := g.process.Exit()
 	switch {
 	case g == s.live:
-		s.log.Error("the live generation ended by itself", "generation", g.number, "pid", g.process.Pid(), "how", exit.String())
+		s.log.Error("the live generation ended by itself", "generation", g.number, "release", g.release, "pid", g.process.Pid(), "how", exit.String())
 		s.restarts.lived(time.Since(g.lived))
 		s.judge(g)
 		s.live, s.orphan, g.keepSeat = nil, g.number, true
+		s.down = fmt.Sprintf("generation %d ended by itself (%s)", g.number, exit)
 		s.end(g, RoleCrashed, "its main process ended ("+exit.String()+")")
 		s.limitDraining()
 		s.fire(LiveExited)

@@ -35,6 +35,7 @@ func (s *Supervisor) begin() {
 	h := s.hand
 	if h == nil {
 		h = s.newHandoff()
+		s.logBegin(h)
 		s.tell(s.opts.Manager.Reloading("handing off"))
 	}
 	for _, t := range s.waiting {
@@ -42,6 +43,7 @@ func (s *Supervisor) begin() {
 		if t.request.Kind.deploys() {
 			h.record.Kind, h.wanted = t.request.Kind, []string{t.request.Release}
 		}
+		s.show(t)
 		if !t.request.Signal {
 			h.holdNoLonger()
 		}
@@ -76,6 +78,7 @@ func (s *Supervisor) restart() {
 	}
 	h.plan = s.plan
 	s.goBackFor(h)
+	s.logBegin(h)
 }
 
 // newHandoff makes the handoff that is under way from now on.
@@ -182,7 +185,11 @@ func (s *Supervisor) finish(outcome Outcome) {
 		if r.Restart {
 			what = "start failed"
 		}
-		log.Error(what, "step", r.Phase, "cause", r.Reason)
+		if r.To != 0 {
+			log = log.With("generation", r.To)
+		}
+		log.Error(what, "release", r.ToRelease, "step", r.Phase, "cause", r.Reason)
+		s.down = fmt.Sprintf("%s at step %s: %s", what, r.Phase, r.Reason)
 		status = fmt.Sprintf("handoff %d failed: %s", r.Handoff, r.Reason)
 		if s.live != nil {
 			status = fmt.Sprintf("generation %d serves on; %s", s.live.number, status)

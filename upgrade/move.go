@@ -73,20 +73,22 @@ func (s *Supervisor) cut(h *handoff) work {
 }
 
 // settle waits until nothing is on its way to the old generation.
-func (s *Supervisor) settle(ctx context.Context, h *handoff) work {
+func (s *Supervisor) settle(ctx context.Context, h *handoff, st *step) work {
 	if s.live == nil {
 		return nil
 	}
 	g, old, bound, limit := h.gen, s.live.number, s.bound, h.plan.SettleMax
+	seen := s.unquiet(h, st, bound, quietBy(old, limit))
 	return func() (func(), error) {
-		open := s.settled(ctx, bound, old, limit)
+		open := s.settled(ctx, bound, old, limit, seen)
 		return func() { h.record.Unsettled = open }, g.listening()
 	}
 }
 
-// settled blocks until nothing is on its way to a generation any more, at most for limit, and returns what still is.
-func (s *Supervisor) settled(ctx context.Context, bound []fdpass.Bound, generation int, limit time.Duration) (rest []OpenSocket) {
-	open, err := fdpass.Settle(ctx, bound, generation, limit)
+// settled blocks until nothing is on its way to a generation any more, at most for limit, and returns what still is. seen is
+// fdpass.SettleWatched's.
+func (s *Supervisor) settled(ctx context.Context, bound []fdpass.Bound, generation int, limit time.Duration, seen func([]fdpass.Unsettled)) (rest []OpenSocket) {
+	open, err := fdpass.SettleWatched(ctx, bound, generation, limit, seen)
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -166,7 +168,7 @@ func (s *Supervisor) note(h *handoff, text string) {
 		if s.hand != h {
 			return
 		}
-		s.log.Info(s.state.Phase.String(), "handoff", h.record.Handoff, "note", text)
+		s.log.Info(s.state.Phase.String(), "handoff", h.record.Handoff, "generation", h.record.To, "release", h.record.ToRelease, "note", text)
 		h.note = text
 		p := Progress{Handoff: h.record.Handoff, Step: s.state.Phase.String(), Generation: h.record.To, Note: text}
 		for _, t := range h.tickets {

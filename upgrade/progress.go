@@ -69,15 +69,22 @@ func (e *HandoffError) Error() string {
 	return fmt.Sprintf("handoff %d failed at step %s: %s", e.Record.Handoff, e.Record.Phase, e.Record.Reason)
 }
 
-// Progress is a step that has ended, or with a Note one that goes on, as who asked for the handoff gets to see it.
+// Progress is a step that has ended, or one that goes on, with what it waits for or a note, as who asked for the handoff gets
+// to see it.
 type Progress struct {
 	Handoff    int           `json:"handoff"`
 	Step       string        `json:"step"`
 	Generation int           `json:"generation,omitempty"`
-	Took       time.Duration `json:"took_ns"`
+	Took       time.Duration `json:"took_ns"` // so far, of a step that goes on
 	Error      string        `json:"error,omitempty"`
 	Note       string        `json:"note,omitempty"`
+	// Waits is what a step that has begun, or goes on, waits for; "" for one that has ended. It is told when the step begins,
+	// and again when it changes.
+	Waits string `json:"waits,omitempty"`
 }
+
+// Ended reports whether the step is over.
+func (p Progress) Ended() bool { return p.Waits == "" && p.Note == "" }
 
 // A Request asks for a handoff.
 type Request struct {
@@ -118,7 +125,7 @@ const progressRoom = 64
 
 // Reload asks for a handoff, and blocks until it has succeeded or failed, or ctx ends; the handoff itself goes on then.
 // If one is under way that has begun to read the configuration, exactly one more follows it, which serves all who asked
-// meanwhile. Each step that ends is reported to progress, which may be nil, on the caller's goroutine.
+// meanwhile. Each step that begins, and each that ends, is reported to progress, which may be nil, on the caller's goroutine.
 //
 // The error is *HandoffError, ErrStopping or the context's.
 func (s *Supervisor) Reload(ctx context.Context, r Request, progress func(Progress)) (*Record, error) {
@@ -233,6 +240,7 @@ func (s *Supervisor) take(t *ticket) {
 	case s.state.Phase >= Stopping: // which refuses it
 	case h != nil && servedBy(h.read):
 		h.add(t)
+		s.show(t)
 		return
 	case h == nil && s.state.Phase == Idle && servedBy(s.lastRead):
 		t.answer(s.lastAsked, nil)
@@ -242,6 +250,9 @@ func (s *Supervisor) take(t *ticket) {
 		s.waiting = append(s.waiting, t)
 	}
 	s.fire(ReloadAsked)
+	if slices.Contains(s.waiting, t) {
+		s.showAhead(t)
+	}
 }
 
 // Stop asks for an orderly end: every generation drains. It does not wait for that; Run returns after it. The error is
@@ -269,8 +280,11 @@ func (t *ticket) answer(r *Record, err error) {
 	}
 }
 
-// tell reports a step. Who does not keep up misses some of them, and holds nobody up.
+// tell reports a step. Who does not keep up misses some of them, first of all steps that go on, and holds nobody up.
 func (t *ticket) tell(p Progress) {
+	if !p.Ended() && len(t.steps) > cap(t.steps)/2 {
+		return
+	}
 	select {
 	case t.steps <- p:
 	default:

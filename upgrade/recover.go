@@ -53,6 +53,7 @@ func (s *Supervisor) takeOver(v *Saved) {
 	} else if live != nil {
 		s.orphan, live.keepSeat = live.number, true
 		s.judge(live)
+		s.down = fmt.Sprintf("generation %d had ended when the supervisor came back", live.number)
 		s.end(live, RoleCrashed, "its main process had ended when the supervisor came back")
 	}
 	r.decide()

@@ -7,6 +7,7 @@ import "time"
 type backoff struct {
 	failures int
 	timer    *time.Timer
+	at       time.Time // when it fires; zero if it does not
 }
 
 const (
@@ -38,11 +39,12 @@ func (b *backoff) lived(d time.Duration) {
 // arm calls f after d, in a goroutine of its own, instead of what was armed before.
 func (b *backoff) arm(d time.Duration, f func()) {
 	b.stop()
-	b.timer = time.AfterFunc(d, f)
+	b.at, b.timer = time.Now().Add(d), time.AfterFunc(d, f)
 }
 
 // stop disarms. A call of f that has begun goes on.
 func (b *backoff) stop() {
+	b.at = time.Time{}
 	if b.timer != nil {
 		b.timer.Stop()
 	}

@@ -15,11 +15,12 @@ import (
 	"github.com/zddsupervisor/zddsupervisor/internal/carry"
 )
 
-func (s *Supervisor) start(ctx context.Context, h *handoff) work {
+func (s *Supervisor) start(ctx context.Context, h *handoff, st *step) work {
 	s.number++
 	var stopped *generation
 	if s.live != nil && apart(h.bound) {
 		stopped = s.stopFirst()
+		st.waits = fmt.Sprintf("generation %d to be gone, at most %s after it was told to stop", stopped.number, stopped.plan.DrainTimeout)
 	}
 	number, heirOf := s.number, 0
 	if s.live == nil {
@@ -126,7 +127,6 @@ func (s *Supervisor) adopt(h *handoff, g *generation) {
 	h.gen = g
 	s.generations[g.number] = g
 	g.uid, _ = g.process.UID() // one that has ended already has left nothing to look for
-	s.log.Info("started", "generation", g.number, "release", g.release, "pid", g.process.Pid())
 	s.watch(g)
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/zddsupervisor/zddsupervisor/fdpass"
@@ -25,10 +26,20 @@ type Status struct {
 	Waiting     bool               `json:"waiting,omitempty"` // one more follows the one that runs
 	Current     *Record            `json:"current,omitempty"` // the one that runs
 	Note        string             `json:"note,omitempty"`    // what its step is doing, where there is more to say
-	Last        *Record            `json:"last,omitempty"`    // the last that ended
-	Strays      uint64             `json:"strays"`            // processes of nobody's that were reaped
+	Step        *StepStatus        `json:"step,omitempty"`    // its step
+	// Down is why no generation is live, and Retry when the service is started again; both only where it is so.
+	Down   string     `json:"down,omitempty"`
+	Retry  *time.Time `json:"retry,omitempty"`
+	Last   *Record    `json:"last,omitempty"` // the last that ended
+	Strays uint64     `json:"strays"`         // processes of nobody's that were reaped
 	// Carried is what became of the kept-alive connections of all generations that were replaced; nil if there were none.
 	Carried *Carried `json:"carried,omitempty"`
+}
+
+// StepStatus is the step of a handoff that runs. Status.Phase has its name.
+type StepStatus struct {
+	Began time.Time `json:"began"`
+	Waits string    `json:"waits"` // what it waits for
 }
 
 // GenerationStatus is one generation.
@@ -42,8 +53,19 @@ type GenerationStatus struct {
 	Connections int        `json:"connections"`
 	Started     time.Time  `json:"started"`
 	Ready       *time.Time `json:"ready,omitempty"`
+	Live        *time.Time `json:"live,omitempty"`    // when it became live
 	Status      string     `json:"status,omitempty"`  // its own words
 	Because     string     `json:"because,omitempty"` // why it is being ended
+	// Ending is how far that is; nil for one that is not being ended.
+	Ending *EndingStatus `json:"ending,omitempty"`
+}
+
+// EndingStatus is how far the end of a generation is.
+type EndingStatus struct {
+	Began time.Time `json:"began"`
+	Told  bool      `json:"told"` // its stop signal was sent
+	// Limit is when what is left of it is killed. It moves when its stop signal is sent, and when it asks for more time.
+	Limit time.Time `json:"limit"`
 }
 
 // SocketStatus is one socket of the live generation, or of the configuration where none is live.
@@ -54,7 +76,12 @@ type SocketStatus struct {
 	Queue      int         `json:"queue"`       // connections that wait to be accepted; -1 if unknown
 	QueueLimit int         `json:"queue_limit"` // how many may; -1 if unknown
 	Unread     int         `json:"unread"`      // bytes of datagrams that wait; -1 if unknown
-	Error      string      `json:"error,omitempty"`
+	// Connections is how many open connections to it the generations have; -1 if unknown, as for all but TCP.
+	Connections int    `json:"connections"`
+	Dropped     int    `json:"dropped"` // packets or datagrams that the kernel has thrown away; -1 if unknown
+	Error       string `json:"error,omitempty"`
+	// ShutDown says that nobody can connect any more, since a process of the service has called shutdown(2) on it.
+	ShutDown bool `json:"shut_down,omitempty"`
 
 	// Seats are the generations that have a socket of their own on this address, in steered mode.
 	Seats []SeatStatus `json:"seats,omitempty"`
@@ -91,6 +118,15 @@ func (s *Supervisor) Status(ctx context.Context) (*Status, error) {
 			r := s.hand.record
 			r.Steps, r.By = slices.Clone(r.Steps), slices.Clone(r.By)
 			st.Current, st.Note = &r, s.hand.note
+			if s.step != nil {
+				st.Step = &StepStatus{s.step.began, s.step.waits}
+			}
+		}
+		if s.live == nil && s.state.Phase < Stopping {
+			st.Down = s.down
+			if at := s.restarts.at; !at.IsZero() && s.hand == nil {
+				st.Retry = &at
+			}
 		}
 		for _, n := range slices.Sorted(maps.Keys(s.generations)) {
 			g := s.generations[n]
@@ -128,26 +164,36 @@ func (g *generation) describe() GenerationStatus {
 		ready := g.ready
 		d.Ready = &ready
 	}
+	if !g.lived.IsZero() {
+		lived := g.lived
+		d.Live = &lived
+	}
+	if g.ending {
+		d.Ending = &EndingStatus{g.endBegan, g.wasTold(), g.endLimit.when()}
+	}
 	return d
 }
 
 func describeSocket(b fdpass.Bound, generations []*generation, counts connectionCount) SocketStatus {
-	d := SocketStatus{Name: b.Spec.FDName(), Address: b.Socket.Addr(), Mode: b.Socket.Mode()}
+	d := SocketStatus{Name: b.Spec.FDName(), Address: b.Socket.Addr(), Mode: b.Socket.Mode(), Connections: Unknown}
+	if strings.HasPrefix(d.Address, "tcp") {
+		d.Connections = counts.all(b.Socket, generations)
+	}
 	stats, err := b.Socket.Stats()
 	d.Queue, d.QueueLimit, d.Unread = stats.Queue, stats.QueueLimit, stats.Unread
-	d.Forwarded, d.Lost, d.Repaired = stats.Forwarded, stats.Lost, stats.Repaired
+	d.Forwarded, d.Lost, d.Repaired, d.Dropped, d.ShutDown = stats.Forwarded, stats.Lost, stats.Repaired, stats.Dropped, stats.ShutDown
 	seats, seatsErr := b.Socket.Seats()
 	if err = cmp.Or(err, seatsErr); err != nil {
 		d.Error = err.Error()
 	}
 	for _, seat := range seats {
-		connections := 0
+		holder, connections := 0, 0 // one that is gone has left it to the next
 		for _, g := range generations {
 			if g.number == seat.Generation {
-				connections = counts.on(g, b.Socket)
+				holder, connections = g.number, counts.on(g, b.Socket)
 			}
 		}
-		d.Seats = append(d.Seats, SeatStatus{seat.Generation, seat.Share, seat.Queue, connections})
+		d.Seats = append(d.Seats, SeatStatus{holder, seat.Share, seat.Queue, connections})
 	}
 	return d
 }

@@ -1,6 +1,7 @@
 package upgrade
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -15,6 +16,7 @@ type step struct {
 	early  chan struct{} // closed when it need not wait any longer
 	limit  *deadline     // what the service may ask to be moved away; nil in steps where it may not
 	empty  bool          // there is nothing to do, and so nothing to tell
+	waits  string        // what it waits for, for those who watch; "" if it is empty
 }
 
 // A work is the blocking part of a step. What it returns is run by the owner, whether the step succeeded or not: what
@@ -24,13 +26,15 @@ type work func() (result func(), err error)
 // runStep runs the step that the phase is named after.
 func (s *Supervisor) runStep() {
 	h, phase := s.hand, s.state.Phase
-	h.record.Phase = phase.String()
+	h.record.Phase, h.note = phase.String(), ""
 	ctx, cancel := context.WithCancel(context.Background())
 	st := &step{phase: phase, began: time.Now(), cancel: cancel, done: make(chan struct{}), early: make(chan struct{})}
 	s.step = st
 	run := s.workOf(ctx, h, st)
 	if run == nil {
 		st.empty, run = true, func() (func(), error) { return nil, nil }
+	} else {
+		s.wait(h, st, cmp.Or(st.waits, s.waitsFor(h, phase)))
 	}
 	s.persist() // before anything of it happens
 	s.spawn(func() {
@@ -54,7 +58,7 @@ func (s *Supervisor) workOf(ctx context.Context, h *handoff, st *step) work {
 	case Opening:
 		return s.open(h)
 	case Starting:
-		return s.start(ctx, h)
+		return s.start(ctx, h, st)
 	case Warming:
 		return s.warm(ctx, h, st)
 	case Probing:
@@ -66,7 +70,7 @@ func (s *Supervisor) workOf(ctx context.Context, h *handoff, st *step) work {
 	case Cutting:
 		return s.cut(h)
 	case Settling:
-		return s.settle(ctx, h)
+		return s.settle(ctx, h, st)
 	case Soaking:
 		return s.soak(ctx, h, st)
 	}
@@ -89,6 +93,9 @@ func (s *Supervisor) stepEnded(h *handoff, st *step, result func(), err error) {
 		took := time.Since(st.began)
 		h.record.Steps = append(h.record.Steps, StepTime{Name: st.phase.String(), Took: took})
 		h.report(st.phase, took, err)
+		if err == nil { // else that is said with the handoff's end
+			s.logStep(h, st.phase, took)
+		}
 	}
 	if err != nil {
 		h.record.Reason, h.cause = err.Error(), err

@@ -122,6 +122,7 @@ type Supervisor struct {
 	lastAsked *Record // the last that somebody asked for
 	lastRead  uint64  // when that one read the configuration, see bootTicks
 	restarts  backoff
+	down      string // why nothing is live, where it is so
 	carriers  carriers
 	leaving   []departure // seats to give up once no step uses the sockets
 	pruning   bool        // old releases are being removed
@@ -326,6 +327,9 @@ func (s *Supervisor) fire(e Event) Action {
 	if from.Phase == Idle && to.Phase != Idle {
 		s.extend() // the manager's limit may be shorter than the time to the next tick
 	}
+	if from.Phase < Stopping && to.Phase == Stopping {
+		s.log.Info("stopping", "cause", e.String())
+	}
 	if from != to {
 		s.log.Debug("transition", "from", from.String(), "to", to.String(), "event", e.String(), "action", action.String())
 	}
@@ -457,7 +461,9 @@ func (s *Supervisor) retry() {
 		return
 	}
 	delay := s.restarts.next()
-	s.log.Info("starting the service again", "in", delay.String())
+	if delay > 0 { // else the start says it
+		s.log.Info("the service is started again after a pause", "in", delay.String(), "cause", s.down)
+	}
 	s.tell(s.opts.Manager.Status("the service is down; starting it again in " + delay.String()))
 	s.restarts.arm(delay, func() { s.post(func() { s.fire(RetryDue) }) })
 }

@@ -188,7 +188,7 @@ func (s *demoSupervisor) waitLive(ctx context.Context) (string, error) {
 	defer look.Stop()
 	for {
 		st, err := s.client.Status(ctx)
-		if err == nil && anyLive(st.Generations) && len(st.Sockets) == 1 {
+		if err == nil && liveOf(st) != nil && len(st.Sockets) == 1 {
 			return strings.TrimPrefix(st.Sockets[0].Address, "tcp://"), nil
 		}
 		select {

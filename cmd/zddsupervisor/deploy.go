@@ -91,21 +91,20 @@ func install(ctx context.Context, client *control.Client, from, name string, out
 	if err := (releases.Dir{Directory: where.Directory, Link: where.Link}).Install(ctx, from, name); err != nil {
 		return err
 	}
-	printStep(out, upgrade.Progress{Step: "install", Took: time.Since(began)})
+	p := newProgress(out)
+	p.step(upgrade.Progress{Step: "install", Took: time.Since(began)})
+	p.end()
 	return nil
 }
 
 // deploy hands off to a release, and prints each step.
 func deploy(cmd *cobra.Command, client *control.Client, kind upgrade.Kind, name string, again bool) error {
-	out := cmd.OutOrStdout()
-	record, err := client.Deploy(cmd.Context(), kind, name, again, func(p upgrade.Progress) { printStep(out, p) })
+	err := follow(cmd, client, func(ctx context.Context, step func(upgrade.Progress)) (*upgrade.Record, error) {
+		return client.Deploy(ctx, kind, name, again, step)
+	})
 	var failed *upgrade.HandoffError
 	if errors.As(err, &failed) && failed.Record.From != 0 {
-		fmt.Fprintf(out, "generation %d%s serves on\n", failed.Record.From, inParentheses(failed.Record.FromRelease))
+		fmt.Fprintf(cmd.OutOrStdout(), "generation %d%s serves on\n", failed.Record.From, inParentheses(failed.Record.FromRelease))
 	}
-	if err != nil {
-		return err
-	}
-	printDone(out, record)
-	return nil
+	return err
 }

@@ -3,11 +3,8 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"unicode/utf8"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/zddsupervisor/zddsupervisor/internal/drill"
 )
@@ -56,24 +53,4 @@ func (p *drillProgress) end() {
 	if p.shown {
 		fmt.Fprint(p.out, "\r\x1b[K")
 	}
-}
-
-// terminalWidth tells whether out is a terminal, and how wide it is.
-func terminalWidth(out io.Writer) (width int, terminal bool) {
-	f, ok := out.(*os.File)
-	if !ok {
-		return 0, false
-	}
-	raw, err := f.SyscallConn()
-	if err != nil {
-		return 0, false
-	}
-	var size *unix.Winsize
-	if raw.Control(func(fd uintptr) { size, err = unix.IoctlGetWinsize(int(fd), unix.TIOCGWINSZ) }) != nil || err != nil {
-		return 0, false
-	}
-	if size.Col == 0 {
-		return 80, true
-	}
-	return int(size.Col), true
 }

@@ -162,7 +162,7 @@ func remarks(e history.Entry) (lines []string) {
 		lines = append(lines, fmt.Sprintf("failed at step %s: %s", e.Phase, e.Reason))
 	}
 	for _, o := range e.Unsettled {
-		lines = append(lines, fmt.Sprintf("socket %s was not quiet in time: %s", o.Socket, describeUnsettled(o.Unsettled)))
+		lines = append(lines, fmt.Sprintf("socket %s was not quiet in time: connections %s", o.Socket, o.Describe()))
 	}
 	if r := e.Replaced; r != nil && r.Killed > 0 {
 		lines = append(lines, fmt.Sprintf("generation %d was killed after %s: %s left", r.Generation, round(r.Took), plural(r.Killed, "process")))

@@ -1,18 +1,15 @@
 package main
 
 import (
+	"context"
 	"errors"
-	"fmt"
-	"io"
 	"os"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"github.com/zddsupervisor/zddsupervisor/fdpass"
 	"github.com/zddsupervisor/zddsupervisor/internal/control"
 	"github.com/zddsupervisor/zddsupervisor/upgrade"
 )
@@ -24,7 +21,8 @@ func reloadCommand() *cobra.Command {
 		Use:   "reload",
 		Short: "Hand off to a new version, and wait until it is live",
 		Long: `Starts the service anew from the configuration as it is now, and hands off to it.
-Each step is printed as it ends. The command returns when the new version is live, or has
+Each step is printed as it ends; on a terminal the one that runs is shown with its time and what it
+waits for. Ctrl-C ends the command, and not the handoff. The command returns when the new version is live, or has
 failed; the old version drains behind it. If a handoff is under way already, one more follows it,
 and this command waits for that one.
 
@@ -39,18 +37,15 @@ the old version still serves; 2 wrong usage; 3 no supervisor was reached.`,
 			if noWait {
 				return client.Ask(cmd.Context())
 			}
-			out := cmd.OutOrStdout()
-			record, err := client.Reload(cmd.Context(), since(), func(p upgrade.Progress) { printStep(out, p) })
+			err = follow(cmd, client, func(ctx context.Context, step func(upgrade.Progress)) (*upgrade.Record, error) {
+				return client.Reload(ctx, since(), step)
+			})
 			if errors.Is(err, upgrade.ErrStopping) && fromSystemd() {
 				// systemd ends the commands of a unit that it stops by this signal, but the supervisor first. Whichever of the two
 				// comes first, the unit was stopped and has not failed: see SuccessExitStatus= in it.
 				return unix.Kill(os.Getpid(), unix.SIGTERM)
 			}
-			if err != nil {
-				return err
-			}
-			printDone(out, record)
-			return nil
+			return err
 		},
 	}
 	to.addFlags(cmd)
@@ -70,53 +65,6 @@ func since() uint64 {
 
 // fromSystemd reports whether systemd itself has started this process.
 func fromSystemd() bool { return os.Getenv("SYSTEMD_EXEC_PID") == strconv.Itoa(os.Getpid()) }
-
-// printStep prints one line for a step that has ended, or for one that has something to say.
-func printStep(out io.Writer, p upgrade.Progress) {
-	mark := "ok"
-	switch {
-	case p.Note != "":
-		fmt.Fprintf(out, "%-8s ...     %s\n", p.Step, p.Note)
-		return
-	case p.Error != "":
-		mark = "failed"
-	}
-	fmt.Fprintf(out, "%-8s %-7s %s\n", p.Step, mark, round(p.Took))
-}
-
-// printDone prints what has changed.
-func printDone(out io.Writer, r *upgrade.Record) {
-	was := ""
-	if r.From != 0 {
-		was = fmt.Sprintf(", generation %d drains", r.From)
-	}
-	for _, o := range r.Unsettled {
-		fmt.Fprintf(out, "socket %s was not quiet in time: %s\n", o.Socket, describeUnsettled(o.Unsettled))
-	}
-	for _, h := range r.Hooks {
-		if h.Error != "" {
-			fmt.Fprintln(out, h.Error)
-		}
-	}
-	fmt.Fprintf(out, "generation %d%s is live after %s%s\n", r.To, inParentheses(r.ToRelease), round(r.Took), was)
-}
-
-// describeUnsettled says what was still on its way.
-func describeUnsettled(u fdpass.Unsettled) string {
-	var parts []string
-	for _, p := range []struct {
-		n    int
-		what string
-	}{
-		{u.Queued, "waiting to be accepted"}, {u.Handshakes, "in a handshake"}, {u.Unread, "with bytes that were not read"},
-		{u.Young, "without their first request or answer"},
-	} {
-		if p.n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.what))
-		}
-	}
-	return "connections " + strings.Join(parts, ", ")
-}
 
 func inParentheses(s string) string {
 	if s == "" {

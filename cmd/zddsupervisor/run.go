@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -19,6 +18,7 @@ import (
 	"github.com/zddsupervisor/zddsupervisor/internal/config"
 	"github.com/zddsupervisor/zddsupervisor/internal/control"
 	"github.com/zddsupervisor/zddsupervisor/internal/history"
+	"github.com/zddsupervisor/zddsupervisor/internal/logging"
 	"github.com/zddsupervisor/zddsupervisor/systemd"
 	"github.com/zddsupervisor/zddsupervisor/upgrade"
 )
@@ -98,9 +98,9 @@ func supervise(source *config.Source, signals *signals, stderr io.Writer) (err e
 	}
 	// The heap is small and the process lives for years: memory is worth more here than the time to collect it.
 	debug.SetGCPercent(25)
-	out := newLogWriter(stderr)
-	defer out.Close()
-	log := newLogger(out)
+	logger := logging.New(logging.Options{Format: cfg.Log.Format, Stderr: stderr, JournalStream: os.Getenv("JOURNAL_STREAM"), Name: cfg.Name})
+	defer logger.Close()
+	log := logger.Logger
 
 	manager, err := systemd.NewNotifier(os.Getenv("NOTIFY_SOCKET"))
 	if err != nil {
@@ -117,6 +117,11 @@ func supervise(source *config.Source, signals *signals, stderr io.Writer) (err e
 	if len(cfg.Sockets) == 0 {
 		log.Warn("no socket is configured (see --listen): nothing can be handed over")
 	}
+	told, err := openMetrics(cfg, line.Predecessor() != nil)
+	if err != nil {
+		return usageError{err}
+	}
+	defer told.close()
 	var left *legacy
 	if before := line.Predecessor(); before != nil {
 		left, err = succeed(cfg, before, manager, log)
@@ -169,7 +174,7 @@ func supervise(source *config.Source, signals *signals, stderr io.Writer) (err e
 		Saved: left.saved, Stored: left.stored, Systemd: left.systemd, Adopted: left.adopted,
 		StatePath: statePath(cfg), KeepSockets: systemd.Stores(),
 		Reaper: reaper, Cgroups: cgroups, Manager: manager, Log: log,
-		Observers: []upgrade.Observer{records}, Good: records.Good, Handoffs: handoffs, Number: generations,
+		Observers: []upgrade.Observer{records, told.metrics}, Good: records.Good, Handoffs: handoffs, Number: generations,
 		RuntimeDirectory: cfg.RuntimeDirectory, FailFast: cfg.FailFast, WatchdogEvery: left.watchdog,
 	}
 	if manager != nil {
@@ -180,7 +185,9 @@ func supervise(source *config.Source, signals *signals, stderr io.Writer) (err e
 		Supervisor: upgrade.New(options), line: line, manager: manager, reaper: reaper, listener: left.control,
 		systemd: left.systemd, watchdog: left.watchdog, history: records, log: log,
 	}
-	supervisor.server = control.NewServer(control.Identity{Name: cfg.Name, PID: os.Getpid(), Program: version(), StateDirectory: cfg.StateDirectory}, supervisor, log)
+	identity := control.Identity{Name: cfg.Name, PID: os.Getpid(), Program: version(), StateDirectory: cfg.StateDirectory}
+	supervisor.server = control.NewServer(identity, supervisor, log)
+	told.serve(supervisor, log)
 	supervisor.server.Serve(left.control)
 	obeyed := signals.obey(supervisor)
 	err = supervisor.Run()
@@ -188,6 +195,7 @@ func supervise(source *config.Source, signals *signals, stderr io.Writer) (err e
 		line.Stop()
 	}
 	obeyed()
+	told.close()
 	if errors.Is(err, upgrade.ErrReplaced) {
 		return supervisor.leave(signals)
 	}
@@ -211,6 +219,7 @@ func sameSupervisor(was, now *config.Config) error {
 		{"name", was.Name, now.Name},
 		{"runtime-directory", was.RuntimeDirectory, now.RuntimeDirectory},
 		{"state-directory", was.StateDirectory, now.StateDirectory},
+		{"metrics.listen", was.Metrics.Listen, now.Metrics.Listen},
 	} {
 		if key.was != key.now {
 			return fmt.Errorf("%s cannot be changed by a reload: it is %q until the supervisor is restarted", key.name, key.was)
@@ -233,18 +242,4 @@ func makeDirectory(dir string) error {
 		return fmt.Errorf("cannot make the directory %s: %w", dir, errors.Unwrap(err))
 	}
 	return nil
-}
-
-// newLogger logs as text; without the time where the journal adds its own.
-func newLogger(out io.Writer) *slog.Logger {
-	var o slog.HandlerOptions
-	if os.Getenv("JOURNAL_STREAM") != "" {
-		o.ReplaceAttr = func(groups []string, a slog.Attr) slog.Attr {
-			if len(groups) == 0 && a.Key == slog.TimeKey {
-				return slog.Attr{}
-			}
-			return a
-		}
-	}
-	return slog.New(slog.NewTextHandler(out, &o))
 }

@@ -4,139 +4,124 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"strconv"
-	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/zddsupervisor/zddsupervisor/fdpass"
 	"github.com/zddsupervisor/zddsupervisor/internal/control"
 	"github.com/zddsupervisor/zddsupervisor/upgrade"
 )
 
+// defaultWatch is how often --watch asks.
+const defaultWatch = time.Second
+
 func statusCommand() *cobra.Command {
 	var to target
 	var asJSON bool
+	var every time.Duration
 	cmd := &cobra.Command{
-		Use:   "status",
+		Use:   "status [--watch [TIME]]",
 		Short: "Show generations, sockets and the last handoff",
-		Long: `Shows what the supervisor is doing. With --json it prints one object with a version; fields may
-be added to it within a version.
+		Long: `Shows what the supervisor is doing: whether the service is live, and which release; what is under way;
+generations with their connections, those that drain with the time that they have left; sockets with
+their queues; and the last handoff.
+
+With --watch it is shown again and again, every second or every TIME, until Ctrl-C: on a terminal in
+place, else one below the other. A supervisor that goes away meanwhile is waited for.
+
+With --json it is one object, with --watch one a line. docs/status.md has every field; fields may be
+added to it within a version. Colors are for terminals, and not with NO_COLOR.
 
 Exit status: 0 done; 2 wrong usage; 3 no supervisor was reached.`,
-		Args: noArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			client, err := to.client()
-			if err != nil {
-				return err
-			}
-			st, err := client.Status(cmd.Context())
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				e := json.NewEncoder(cmd.OutOrStdout())
-				e.SetIndent("", "  ")
-				return e.Encode(st)
-			}
-			printStatus(cmd.OutOrStdout(), st, time.Now())
-			return nil
-		},
+	}
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if !cmd.Flags().Changed("watch") || len(args) != 1 {
+			return noArguments(cmd, args)
+		}
+		d, err := time.ParseDuration(args[0]) // "--watch 2s", which is no value for the flag
+		if err != nil {
+			return noArguments(cmd, args)
+		}
+		every = d
+		return nil
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if cmd.Flags().Changed("watch") && every <= 0 {
+			return usageError{fmt.Errorf("--watch %s: the time must be more than nothing", every)}
+		}
+		client, err := to.client()
+		if err != nil {
+			return err
+		}
+		show := showStatus
+		if asJSON {
+			show = showJSON
+		}
+		if every > 0 {
+			return watch(cmd.Context(), client, newScreen(cmd.OutOrStdout()), every, show)
+		}
+		st, err := client.Status(cmd.Context())
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			e := json.NewEncoder(cmd.OutOrStdout())
+			e.SetIndent("", "  ")
+			return e.Encode(st)
+		}
+		return printLines(cmd.OutOrStdout(), showStatus(newScreen(cmd.OutOrStdout()), st, nil, time.Now()))
 	}
 	to.addFlags(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print everything, as one JSON object")
+	cmd.Flags().DurationVar(&every, "watch", 0, "show it again every second, or every TIME, as in --watch=5s")
+	cmd.Flags().Lookup("watch").NoOptDefVal = defaultWatch.String()
 	return cmd
 }
 
-// printStatus prints a status for a person.
-func printStatus(out io.Writer, st *control.Status, now time.Time) {
-	state := "is live"
-	if len(st.Generations) == 0 || !anyLive(st.Generations) {
-		state = "is DOWN"
-	}
-	if st.Current != nil {
-		state += fmt.Sprintf("; handoff %d is at step %s", st.Current.Handoff, st.Phase)
-		if st.Note != "" {
-			state += " (" + st.Note + ")"
-		}
-	} else if st.Phase == upgrade.Stopping.String() {
-		state = "is stopping"
-	}
-	if st.Waiting {
-		state += ", and one more follows it"
-	}
-	fmt.Fprintf(out, "%s %s (supervisor pid %d, up %s)\n\n", st.Name, state, st.PID, round(now.Sub(st.Since)))
+// A show is a way to show a status, in lines, or why there is none.
+type show func(s screen, st *control.Status, asking error, now time.Time) []string
 
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "GENERATION\tRELEASE\tROLE\tPID\tPROCESSES\tCONNECTIONS\tAGE\tSTATUS")
-	for _, g := range st.Generations {
-		words := g.Status
-		if words == "" {
-			words = g.Because
-		}
-		fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", g.Number, dash(g.Release), g.Role, g.PID, number(g.Processes),
-			number(g.Connections), round(now.Sub(g.Started)), words)
+// showJSON shows a status as one line of JSON.
+func showJSON(_ screen, st *control.Status, asking error, _ time.Time) []string {
+	var what any = st
+	if asking != nil {
+		what = struct {
+			Error string `json:"error"`
+		}{asking.Error()}
 	}
-	fmt.Fprintln(w, "\nSOCKET\tADDRESS\tMODE\tQUEUE\tLIMIT\tNEW CONNECTIONS GO TO")
-	for _, s := range st.Sockets {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", s.Name, s.Address, s.Mode, number(s.Queue), number(s.QueueLimit), shares(s))
+	text, err := json.Marshal(what)
+	if err != nil {
+		panic("a status is plain data: " + err.Error())
 	}
-	w.Flush()
-	if l := st.Last; l != nil {
-		fmt.Fprintf(out, "\nlast handoff: %d %s, %s ago, took %s", l.Handoff, l.Outcome, round(now.Sub(l.Began.Add(l.Took))), round(l.Took))
-		if c := l.Carried; c != nil {
-			fmt.Fprintf(out, "\n  kept-alive connections: %d carried over, %d requests passed on, %d lost, %d left to the old generation",
-				c.Carried, c.Relayed, c.Lost, c.Found()-c.Carried)
-		}
-		if l.Reason != "" {
-			fmt.Fprintf(out, "\n  at step %s: %s", l.Phase, l.Reason)
-		}
-		fmt.Fprintln(out)
-	}
+	return []string{string(text)}
 }
 
-// shares says which generations get a socket's new connections.
-func shares(s upgrade.SocketStatus) string {
-	if s.Mode != fdpass.Steered {
-		return "whoever accepts first"
-	}
-	var parts []string
-	for _, seat := range s.Seats {
-		switch {
-		case seat.Share == 0:
-		case seat.Generation == 0:
-			parts = append(parts, "the next generation")
-		case seat.Share == 1:
-			parts = append(parts, fmt.Sprintf("generation %d", seat.Generation))
-		default:
-			parts = append(parts, fmt.Sprintf("generation %d (%.4g%%)", seat.Generation, seat.Share*100))
+func printLines(out io.Writer, lines []string) error {
+	for _, line := range lines {
+		if _, err := fmt.Fprintln(out, line); err != nil {
+			return err
 		}
 	}
-	return strings.Join(parts, ", ")
+	return nil
 }
 
-func anyLive(generations []upgrade.GenerationStatus) bool {
-	for _, g := range generations {
-		if g.Role == upgrade.RoleLive {
-			return true
-		}
+// showStatus shows a status to a person: what is to be known first comes first.
+func showStatus(s screen, st *control.Status, asking error, now time.Time) []string {
+	width, _ := s.size()
+	if asking != nil {
+		return []string{s.paint(fit(asking.Error(), max(0, width-1)), red)}
 	}
-	return false
-}
-
-func dash(s string) string {
-	if s == "" {
-		return "-"
+	// Not the last column, in which some terminals break the line.
+	v := statusView{screen: s, width: max(0, width-1), now: now, st: st}
+	v.state()
+	v.underWay()
+	v.generations()
+	v.sockets()
+	v.last()
+	if st.Version > upgrade.StatusVersion {
+		v.blank()
+		v.text(yellow, fmt.Sprintf("The supervisor is newer than this program (status version %d, and not %d): it may tell more than is shown here.",
+			st.Version, upgrade.StatusVersion))
 	}
-	return s
-}
-
-// number prints a count, or that it is not known.
-func number(n int) string {
-	if n < 0 {
-		return "?"
-	}
-	return strconv.Itoa(n)
+	return v.lines
 }

@@ -82,7 +82,7 @@ func (s *supervisor) draining(generation, connections int) *control.Status {
 }
 
 // told is what the log says when the wait is over.
-const told = "telling the old generation to stop"
+const told = "telling a generation to stop"
 
 // The old version serves its connections until the last has gone, and only then it is told to stop.
 func TestLinger(t *testing.T) {

@@ -100,7 +100,7 @@ func slowLink(t *testing.T, cookies bool) {
 		service(version).write(t, s.dir)
 		began := time.Now()
 		r, err := s.client.Reload(t.Context(), 0, func(p upgrade.Progress) {
-			if p.Step == upgrade.Cutting.String() {
+			if p.Step == upgrade.Cutting.String() && p.Ended() {
 				handshakes += strings.Count(inside("ss", "--no-header", "--numeric", "--tcp", "state", "syn-recv"), "\n")
 			}
 		})

@@ -73,14 +73,14 @@ func TestStatusOfSteering(t *testing.T) {
 	for _, row := range [][]string{
 		{"1", "-", "live", strconv.Itoa(live.PID), "1", strconv.Itoa(accepted)},
 		{"2", "-", "new", strconv.Itoa(fresh.PID), "1", "0"},
-		{"main", main.Address, "steered", strconv.Itoa(queued), strconv.Itoa(main.QueueLimit), "generation", "1", "(75%),", "generation", "2", "(25%)"},
-		{"local", local.Address, "shared", "0", strconv.Itoa(local.QueueLimit), "whoever", "accepts", "first"},
+		{"main", main.Address, "steered", fmt.Sprintf("%d/%d", queued, main.QueueLimit), "generation", "1", "(75%),", "generation", "2", "(25%)"},
+		{"local", local.Address, "shared", fmt.Sprintf("0/%d", local.QueueLimit), "whoever", "accepts", "first"},
 	} {
 		if !hasRow(stdout, row) {
 			t.Errorf("no row %q in\n%s", row, stdout)
 		}
 	}
-	if !strings.Contains(stdout, "is at step canary (generation 2 gets 25% of new connections for 10m0s)") {
+	if !strings.Contains(stdout, ": generation 2 gets 25% of new connections for 10m0s\n") || !strings.Contains(stdout, "is at step canary for") {
 		t.Errorf("what the handoff is doing is not in\n%s", stdout)
 	}
 

@@ -82,6 +82,9 @@ func TestOldGenerationStalls(t *testing.T) {
 			time.AfterFunc(time.Duration(rand.Int64N(int64(60*time.Millisecond))), stalled.begin)
 		}
 		return func(p upgrade.Progress) {
+			if !p.Ended() {
+				return
+			}
 			switch p.Step {
 			case moment:
 				stalled.begin()

@@ -82,6 +82,9 @@ type Config struct {
 	// instead of trying again.
 	FailFast bool
 
+	Log     Log
+	Metrics Metrics
+
 	// UpgradeTimeout is how long a supervisor that is to follow this one may take.
 	UpgradeTimeout time.Duration // never 0
 }

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/zddsupervisor/zddsupervisor/fdpass"
+	"github.com/zddsupervisor/zddsupervisor/internal/logging"
 )
 
 // write writes a file below dir and returns its path.
@@ -94,6 +95,8 @@ umask = "0027"
 mode = "steered"
 cgroup = "off"
 upgrade.timeout = "1m"
+log.format = "json"
+metrics.listen = ":9600"
 watchdog = "10s"
 fail-fast = true
 runtime-directory = "/run/app"
@@ -185,7 +188,7 @@ current = "../current"
 			{Name: "unix-/run/a&b?.sock", Network: fdpass.Unix, Address: "/run/a&b?.sock", Permissions: 0o660, Owner: "root", Group: "root"},
 			{Name: "admin", Network: fdpass.TCP4, Address: ":8081"},
 		},
-		Places:           []string{path + ":27: socket.listen", path + ":32: socket.listen", path + ":38: socket.listen"},
+		Places:           []string{path + ":29: socket.listen", path + ":34: socket.listen", path + ":40: socket.listen"},
 		Check:            Check{Command: []string{"app", "--check"}, Timeout: 5 * time.Second},
 		Ready:            Ready{By: ByExec, Timeout: time.Minute, Path: "/", Command: []string{"curl", "-f"}, Interval: 200 * time.Millisecond, Delay: time.Second},
 		Probe:            Probe{Path: "/health?deep=1", Host: "app.example.org", Socket: "admin", Status: 204, Count: 3, Timeout: time.Second, Interval: 500 * time.Millisecond},
@@ -200,6 +203,8 @@ current = "../current"
 		StateDirectory:   etc + "/state",
 		FailFast:         true,
 		UpgradeTimeout:   time.Minute,
+		Log:              Log{logging.JSON},
+		Metrics:          Metrics{":9600"},
 	}
 	got := load(t, source(t, path))
 	if !reflect.DeepEqual(got, want) {
@@ -227,6 +232,7 @@ func TestLoadDefaults(t *testing.T) {
 		RuntimeDirectory: "/run/x",
 		StateDirectory:   "/state/x",
 		UpgradeTimeout:   30 * time.Second,
+		Log:              Log{logging.Auto},
 	}
 	if got := load(t, source(t, "", "--", "bin/app", "-x", "--name", "y")); !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
@@ -266,6 +272,8 @@ handoff = { canary = "5%", canary-time = "7s", soak = "8s", probation = "9s", au
 hooks = { before-cutover = ["a", "b c"], after-live = ["d"], after-gone = ["e"], timeout = "8s" }
 settle = { max = "0s" }
 upgrade = { timeout = "7s" }
+log = { format = "text" }
+metrics = { listen = "localhost:9600" }
 drain = { linger = "9s", signal = "SIGUSR1", timeout = "4s", generations = 1 }
 releases = { directory = "releases", current = "current", keep = 3 }
 `)
@@ -278,7 +286,7 @@ releases = { directory = "releases", current = "current", keep = 3 }
 		"--probe-path=/p", "--probe-host=h:1", "--probe-status=200", "--probe-count=2", "--probe-timeout=5s", "--probe-interval=6s", "--probe-socket=one",
 		"--handoff-canary=5%", "--handoff-canary-time=7s", "--handoff-soak=8s", "--handoff-probation=9s", "--handoff-auto-rollback",
 		"--hooks-before-cutover=a 'b c'", "--hooks-after-live=d", "--hooks-after-gone=e", "--hooks-timeout=8s",
-		"--settle-max=0s", "--upgrade-timeout=7s", "--drain-linger=9s", "--drain-signal=SIGUSR1", "--drain-timeout=4s", "--drain-generations=1", "--releases-directory=releases", "--releases-current=current", "--releases-keep=3",
+		"--settle-max=0s", "--upgrade-timeout=7s", "--log-format=text", "--metrics-listen=localhost:9600", "--drain-linger=9s", "--drain-signal=SIGUSR1", "--drain-timeout=4s", "--drain-generations=1", "--releases-directory=releases", "--releases-current=current", "--releases-keep=3",
 		"--", "c", "a b")
 	fromFlags.WorkingDirectory = dir
 	want, got := load(t, fromFile), load(t, fromFlags)

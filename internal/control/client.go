@@ -61,7 +61,7 @@ func (c *Client) Status(ctx context.Context) (*Status, error) {
 	return st, nil
 }
 
-// Reload asks for a handoff and blocks until it has ended; progress is called for each step. since is upgrade.Request's:
+// Reload asks for a handoff and blocks until it has ended; progress is called for each step, when it begins and when it ends. since is upgrade.Request's:
 // 0, or for a command that asks once, Started. The error is *upgrade.HandoffError if it failed, and wraps
 // upgrade.ErrStopping if the supervisor was stopped meanwhile.
 func (c *Client) Reload(ctx context.Context, since uint64, progress func(upgrade.Progress)) (record *upgrade.Record, err error) {
@@ -87,6 +87,8 @@ func (c *Client) handoffOnce(ctx context.Context, path string, progress func(upg
 	for {
 		var e Event
 		switch err := decoder.Decode(&e); {
+		case err != nil && ctx.Err() != nil:
+			return nil, ctx.Err()
 		case err != nil:
 			return nil, fmt.Errorf("%w any more on %s: it went away before the handoff had ended", ErrNotRunning, c.path)
 		case e.Refused != "": // it says all by itself
@@ -101,6 +103,8 @@ func (c *Client) handoffOnce(ctx context.Context, path string, progress func(upg
 			return nil, &upgrade.HandoffError{Record: *e.Result}
 		case e.Result != nil:
 			return e.Result, nil
+		case e.Begun != nil:
+			progress(*e.Begun)
 		case e.Progress != nil:
 			progress(*e.Progress)
 		}

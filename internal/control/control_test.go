@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -296,5 +298,43 @@ func TestPromoteAndAbort(t *testing.T) {
 		if _, err := call(client, t.Context()); !errors.Is(err, ErrRefused) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// A client that does not know of steps that have begun does not take one for a step that has ended.
+func TestBegunStepsAreNotEnded(t *testing.T) {
+	t.Parallel()
+	f := &fakeService{
+		steps:  []upgrade.Progress{{Step: "ready", Waits: "READY=1"}, {Step: "ready", Note: "a note"}, {Step: "ready"}},
+		record: &upgrade.Record{Outcome: upgrade.OutcomeDone},
+	}
+	path := serve(t, f)
+	var got []upgrade.Progress
+	if _, err := NewClient(path).Reload(t.Context(), 0, func(p upgrade.Progress) { got = append(got, p) }); err != nil || !slices.Equal(got, f.steps) {
+		t.Errorf("this client is told %+v, %v", got, err)
+	}
+	body, err := NewClient(path).do(t.Context(), "POST", "/v1/reload")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer body.Close()
+	var old []string
+	for decoder := json.NewDecoder(body); ; {
+		var e struct {
+			Progress *struct{ Step, Note string }
+			Result   *struct{ Outcome string }
+		}
+		if err := decoder.Decode(&e); err != nil {
+			break
+		}
+		if e.Progress != nil {
+			old = append(old, e.Progress.Step+e.Progress.Note)
+		}
+		if e.Result != nil {
+			old = append(old, e.Result.Outcome)
+		}
+	}
+	if want := []string{"readya note", "ready", "done"}; !slices.Equal(old, want) {
+		t.Errorf("an older client is told %q, want %q", old, want)
 	}
 }

@@ -13,6 +13,7 @@
 //	POST /v1/promote            upgrade.Record
 //	POST /v1/abort              upgrade.Record
 //	POST /v1/upgrade            Successor
+//	GET  /metrics               what a Prometheus server reads
 //
 // A supervisor that was replaced while a request waited answers it with upgrade.ErrReplaced, and the Client asks the one
 // that follows, which has the same socket.

@@ -56,10 +56,13 @@ type Status struct {
 
 // An Event is a line of the answer to POST /v1/reload and /v1/deploy.
 type Event struct {
-	Progress *upgrade.Progress `json:"progress,omitempty"`
-	Result   *upgrade.Record   `json:"result,omitempty"`
-	Error    string            `json:"error,omitempty"`   // there is no result: the supervisor is stopping, for instance
-	Refused  string            `json:"refused,omitempty"` // there is no result: nothing was begun, for this reason
+	Progress *upgrade.Progress `json:"progress,omitempty"` // of a step that has ended, or has a note
+	// Begun is of a step that has begun or goes on. It has a name of its own, so that clients which do not know it do not take
+	// such a step for one that has ended.
+	Begun   *upgrade.Progress `json:"begun,omitempty"`
+	Result  *upgrade.Record   `json:"result,omitempty"`
+	Error   string            `json:"error,omitempty"`   // there is no result: the supervisor is stopping, for instance
+	Refused string            `json:"refused,omitempty"` // there is no result: nothing was begun, for this reason
 }
 
 // Successor is the answer to POST /v1/upgrade.
@@ -74,6 +77,7 @@ type Server struct {
 	service  Service
 	log      *slog.Logger
 	http     *http.Server
+	mux      *http.ServeMux
 	listener *Listener
 	serving  sync.WaitGroup
 }
@@ -142,8 +146,8 @@ func flock(f *os.File) error {
 
 // NewServer returns a server that does nothing until Serve is called.
 func NewServer(identity Identity, service Service, log *slog.Logger) *Server {
-	s := &Server{identity: identity, service: service, log: log}
 	mux := http.NewServeMux()
+	s := &Server{identity: identity, service: service, log: log, mux: mux}
 	mux.HandleFunc("GET /v1/status", s.status)
 	mux.HandleFunc("POST /v1/reload", s.reload)
 	mux.HandleFunc("POST /v1/deploy", s.deploy)
@@ -161,6 +165,10 @@ func NewServer(identity Identity, service Service, log *slog.Logger) *Server {
 	}
 	return s
 }
+
+// Handle has a handler answer requests of a pattern (see http.ServeMux) of those who may control the supervisor. It is for the time
+// before Serve.
+func (s *Server) Handle(pattern string, h http.Handler) { s.mux.Handle(pattern, h) }
 
 // Serve answers on a listener, which it takes, in goroutines that Close waits for.
 func (s *Server) Serve(l *Listener) {
@@ -243,7 +251,13 @@ func (s *Server) stream(w http.ResponseWriter, handoff func(progress func(upgrad
 		}
 		flush.Flush()
 	}
-	record, err := handoff(func(p upgrade.Progress) { send(Event{Progress: &p}) })
+	record, err := handoff(func(p upgrade.Progress) {
+		if p.Waits != "" {
+			send(Event{Begun: &p})
+			return
+		}
+		send(Event{Progress: &p})
+	})
 	var failed *upgrade.HandoffError
 	var refused *upgrade.RefusedError
 	switch {
