@@ -50,6 +50,22 @@ const server = http.createServer((req, res) => {
 server.listen({ fd: 3 }, () => fs.writeSync(Number(process.argv[2]), '\n'));
 process.on('SIGTERM', () => server.close());
 `
+	pumaApp = `run lambda { |env| [200, { "content-type" => "text/plain", "x-version" => Process.pid.to_s }, ["hello\n"]] }
+`
+	nginxConfig = `daemon off;
+error_log stderr warn;
+events {}
+http {
+    access_log off;
+    server {
+        listen 127.0.0.1:8080;
+        location / {
+            add_header X-Version $pid;
+            return 200 "hello\n";
+        }
+    }
+}
+`
 	haproxyConfig = `global
     log stderr format raw local0 warning
 defaults
@@ -81,6 +97,43 @@ command = ["/usr/bin/gunicorn", "--check-config", "hello:app"]
 			Finishes: true,
 		},
 		{
+			// The same with threads, which keep connections open between requests.
+			Name:  "gunicorn with threads",
+			Files: map[string]string{"/srv/app/hello.py": wsgiApp},
+			Config: `command = ["/usr/bin/gunicorn", "--worker-class=gthread", "--workers=2", "--threads=8", "hello:app"]
+directory = "/srv/app"
+`,
+			Load:  load.Config{Rate: 200},
+			Keeps: true,
+		},
+		{
+			// https://puma.io/puma/file.systemd.html: sockets by LISTEN_FDS where -b has the same address, READY=1 once it is booted.
+			Name:  "puma",
+			Files: map[string]string{"/srv/app/config.ru": pumaApp},
+			Config: `command = ["/usr/bin/puma", "--bind=tcp://127.0.0.1:8080", "--environment=production", "/srv/app/config.ru"]
+directory = "/srv/app"
+`,
+			Load:  load.Config{Rate: 100},
+			Keeps: true,
+		},
+		{
+			// https://nginx.org/en/docs/control.html, Upgrading Executable on the Fly: the NGINX variable has the numbers of the sockets that are
+			// inherited. SIGQUIT finishes what was accepted.
+			Name:  "nginx",
+			Files: map[string]string{"/etc/nginx/hello.conf": nginxConfig},
+			Config: `command = ["/usr/sbin/nginx", "-c", "/etc/nginx/hello.conf", "-g", "pid /run/nginx-{generation}.pid;"]
+environment = { NGINX = "{fd:http};" }
+
+[ready]
+by = "accept"
+
+[drain]
+signal = "SIGQUIT"
+`,
+			Load:  load.Config{Rate: 200},
+			Keeps: true,
+		},
+		{
 			// https://www.uvicorn.org/deployment/: --fd takes the socket from a process manager. It does not say when it is ready; the
 			// application here leaves a file.
 			Name:  "uvicorn",
@@ -93,7 +146,8 @@ environment = { STARTED = "/run/started-{generation}" }
 by = "exec"
 command = ["/usr/bin/test", "-e", "/run/started-{generation}"]
 `,
-			Load: load.Config{Rate: 200},
+			Load:  load.Config{Rate: 200},
+			Keeps: true,
 		},
 		{
 			// The configuration manual, "bind": fd@N is an inherited socket. The management guide: -Ws is the master-worker mode that
@@ -107,6 +161,7 @@ signal = "SIGUSR1"
 `,
 			Load:     load.Config{Rate: 200},
 			Finishes: true,
+			Keeps:    true,
 		},
 		{
 			// --web.systemd-socket takes the sockets of LISTEN_FDS. It neither says when it is ready nor stops in order: SIGTERM ends it.
@@ -129,7 +184,8 @@ delay = "500ms"
 [ready]
 by = "fd"
 `,
-			Load: load.Config{Rate: 100},
+			Load:  load.Config{Rate: 100},
+			Keeps: true,
 		},
 	}
 }
