@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/zddsupervisor/zddsupervisor/integration/internal/pages"
+	"github.com/zddsupervisor/zddsupervisor/integration/internal/services"
 )
 
 // TestServicesPage holds the page of recipes to what TestRealServices runs.
@@ -17,9 +18,9 @@ func TestServicesPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, service := range realServices() {
-		if !strings.Contains(string(page), "```toml\n"+service.config+"```\n") {
-			t.Errorf("docs/services.md does not have the configuration that %s is tested with", service.name)
+	for _, service := range services.All() {
+		if !strings.Contains(string(page), "```toml\n"+service.Config+"```\n") {
+			t.Errorf("docs/services.md does not have the configuration that %s is tested with", service.Name)
 		}
 	}
 }

@@ -83,7 +83,8 @@ func (s *Supervisor) park(ctx context.Context, g *generation) *carrying {
 	if err == nil {
 		p := g.plan
 		batch, err = carry.Park(ctx, g.process, inodes, carry.Options{
-			Wait: p.Carry.Wait, Idle: p.Carry.Idle, Relays: p.Carry.Relays, LetGo: max(1, min(letGoMax, p.DrainTimeout)), Log: s.log,
+			Wait: p.Carry.Wait, Idle: p.Carry.Idle, Relays: p.Carry.Relays, LetGo: max(1, min(letGoMax, p.DrainTimeout)),
+			Signal: p.DrainSignal, Log: s.log,
 		})
 	}
 	if err != nil {

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/zddsupervisor/zddsupervisor/child"
 )
 
@@ -15,6 +17,7 @@ type Options struct {
 	LetGo  time.Duration // for the tree to close them once it was told to stop; 2 s by default
 	Idle   time.Duration // how long one is held whose client sends nothing; 5 s by default
 	Relays int           // requests that are passed on at once, others wait; 256 by default
+	Signal unix.Signal   // with which the tree will be told to stop; SIGTERM by default
 	Log    *slog.Logger  // nil for nobody
 }
 
@@ -40,6 +43,9 @@ func (o Options) withDefaults() Options {
 	if o.Relays <= 0 {
 		o.Relays = defaultRelays
 	}
+	if o.Signal == 0 {
+		o.Signal = unix.SIGTERM
+	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -53,6 +59,8 @@ type Batch struct {
 	relays  *relays
 
 	// These are for the goroutine in Park, and then for that in Run.
+	caught  bool          // the main process has a handler for the signal
+	blocks  bool          // somebody of the tree was seen to read with blocking calls
 	waited  time.Duration // for those that are parked to come between two requests
 	parked  []*conn
 	held    []*conn           // taken over, and waiting for their requests
@@ -71,6 +79,8 @@ type conn struct {
 	dup *child.Duplicate // owned
 
 	// While it is parked.
+	blocking bool      // whoever reads it may sleep in recv(2)
+	caught   bool      // it may have begun to with the mark high, see rouse
 	mark     int       // the low water mark that it has
 	woken    uint64    // see history
 	first    uint64    // what was read when it was seen first

@@ -102,7 +102,8 @@ func (b *Batch) takeOver(gone []*conn, now time.Time) (rest []*conn) {
 					continue
 				}
 			}
-			if exit := b.process.Exit(); !exit.Known || exit.Signal != 0 {
+			// One that has caught the signal and dies of it all the same has sent it to itself, once all was done.
+			if exit := b.process.Exit(); !exit.Known || exit.Signal != 0 && !(b.caught && exit.Signal == b.opts.Signal) {
 				b.drop(c, Crashed)
 				continue
 			}

@@ -32,12 +32,15 @@ const (
 // case. The error says why none or not all could be duplicated. The Batch is good then, too.
 func Park(ctx context.Context, p *child.Process, inodes []uint64, o Options) (*Batch, error) {
 	b := newBatch(p, o)
+	b.caught, _ = p.Catches(b.opts.Signal) // of one that has ended nothing is found
 	err := b.duplicate(inodes)
 	// Unparked first: nobody has to wait, and those on which nothing happens show, and those in the middle of something long.
 	b.await(ctx, b.opts.Wait, b.watch, nil)
 	b.leaveLong()
 	for _, c := range b.parked {
-		b.park(c)
+		if !b.blocks {
+			b.park(c)
+		}
 	}
 	began := time.Now()
 	b.await(ctx, parkWaits*b.opts.Wait, b.look, &rest{limit: b.opts.Wait})
@@ -48,7 +51,7 @@ func Park(ctx context.Context, p *child.Process, inodes []uint64, o Options) (*B
 			kept = append(kept, c)
 			continue
 		}
-		b.leave(c, Busy)
+		b.leave(c, c.why())
 	}
 	b.parked = kept
 	return b, err
@@ -92,17 +95,25 @@ func (b *Batch) await(ctx context.Context, limit time.Duration, look func(*conn,
 }
 
 // leaveLong leaves those alone that are in the middle of something, and that have been since they were seen first: the
-// others would wait for them.
+// others would wait for them. Those of a server that sleeps in recv(2) between two requests are among them.
 func (b *Batch) leaveLong() {
 	rest := b.parked[:0]
 	for _, c := range b.parked {
 		if c.verdict != between && c.last.consumed() == c.first {
-			b.leave(c, Busy)
+			b.leave(c, c.why())
 			continue
 		}
 		rest = append(rest, c)
 	}
 	b.parked = rest
+}
+
+// why says why a connection is left alone that is not between two requests.
+func (c *conn) why() Reason {
+	if c.blocking {
+		return Blocking
+	}
+	return Busy
 }
 
 // duplicate gets the connections.
@@ -149,9 +160,34 @@ func (b *Batch) setMark(c *conn, bytes int) error {
 	return setMark(c.raw(), bytes)
 }
 
+// parkIdle parks a connection on which nothing is to be read, of a server that reads with blocking calls once it was woken. Bytes that
+// came meanwhile may have woken it: then it is not parked.
+func (b *Batch) parkIdle(c *conn) {
+	b.park(c)
+	s, err := takeSample(c.raw())
+	if err == nil && !blocks(c.raw()) && s.unread == 0 && !s.moved(c.last) {
+		return
+	}
+	_ = b.setMark(c, 1)
+	c.caught = true
+}
+
+// rouse sees to a server that may have begun to read with a blocking call while its connection had a high mark: it has a whole request
+// then, and sleeps on for as long as nothing more comes. If it has neither read nor written for so long, it is woken; it answers then,
+// and takes the connection for one whose client has ended its half.
+func (b *Batch) rouse(c *conn, now time.Time) {
+	if c.caught && c.blocking && now.Sub(c.moved) > b.opts.Wait {
+		c.caught = false
+		wake(c.raw())
+	}
+}
+
 // watch sees what a connection is doing by now, whether it is parked or not.
 func (b *Batch) watch(c *conn, now time.Time) verdict {
 	s, err := takeSample(c.raw())
+	c.blocking = blocks(c.raw())
+	b.blocks = b.blocks || c.blocking
+	c.caught = c.caught || c.blocking && c.mark != 1
 	if err != nil {
 		c.moved, c.answered, c.verdict = now, false, busy
 		return busy
@@ -162,6 +198,9 @@ func (b *Batch) watch(c *conn, now time.Time) verdict {
 	if s.consumed() != c.last.consumed() {
 		c.answered = false
 	}
+	if s.written != c.last.written {
+		c.caught = false
+	}
 	c.answered = c.answered || s.answers(c.last)
 	c.last = s
 	head := Nothing
@@ -170,6 +209,10 @@ func (b *Batch) watch(c *conn, now time.Time) verdict {
 		unread, _ := peek(c.raw(), buf[:])
 		head = Examine(unread)
 	}
+	if c.blocking {
+		c.verdict = busy
+		return busy
+	}
 	c.verdict = judge(s, history{woken: c.woken, still: now.Sub(c.moved), answered: c.answered, patience: b.opts.Wait}, head)
 	return c.verdict
 }
@@ -177,7 +220,15 @@ func (b *Batch) watch(c *conn, now time.Time) verdict {
 // look sees what a connection that is parked is doing by now. One whose server has to read on is not parked until it has.
 func (b *Batch) look(c *conn, now time.Time) verdict {
 	b.watch(c, now)
+	b.rouse(c, now)
 	switch {
+	case b.blocks && c.mark == 1:
+		if c.verdict == between && c.last.unread == 0 {
+			b.parkIdle(c)
+		}
+		c.verdict = busy
+	case b.blocks && c.verdict != between:
+		_ = b.setMark(c, 1)
 	case c.verdict == reading:
 		// It is woken for what is there, and for more, until it has read so far.
 		_ = b.setMark(c, 1)

@@ -79,14 +79,6 @@ func peek(raw int, buf []byte) (b []byte, ended bool) {
 
 // unsuited says why a connection cannot be parked, whatever it is doing, or returns "".
 func unsuited(raw int) Reason {
-	flags, err := unix.FcntlInt(uintptr(raw), unix.F_GETFL, 0)
-	if err != nil {
-		return Unsuited
-	}
-	if flags&unix.O_NONBLOCK == 0 {
-		// A reader that sleeps in recv(2) goes by the mark as it was when it began, or takes bytes and sleeps on.
-		return Blocking
-	}
 	protocol, err := unix.GetsockoptInt(raw, unix.SOL_SOCKET, unix.SO_PROTOCOL)
 	if err != nil || protocol != unix.IPPROTO_TCP {
 		return Unsuited // MPTCP
@@ -103,3 +95,14 @@ func unsuited(raw int) Reason {
 	}
 	return ""
 }
+
+// blocks reports whether whoever reads the connection raw, which is borrowed, may sleep in recv(2): it goes by the mark as it was when it
+// began then, or takes bytes and sleeps on.
+func blocks(raw int) bool {
+	flags, err := unix.FcntlInt(uintptr(raw), unix.F_GETFL, 0)
+	return err != nil || flags&unix.O_NONBLOCK == 0
+}
+
+// wake has whoever sleeps in recv(2) on the connection raw, which is borrowed, come back with what it has. After that the connection ends
+// for it as if the client had ended its half.
+func wake(raw int) { _ = unix.Shutdown(raw, unix.SHUT_RD) }

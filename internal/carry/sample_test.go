@@ -145,8 +145,7 @@ func TestUnsuited(t *testing.T) {
 		set  func(raw int) error
 		want Reason
 	}{
-		"blocking": {func(raw int) error { return syscall.SetNonblock(raw, false) }, Blocking},
-		"a mark":   {func(raw int) error { return setMark(raw, 100) }, Unsuited},
+		"a mark": {func(raw int) error { return setMark(raw, 100) }, Unsuited},
 		"an offset": {func(raw int) error {
 			err := unix.SetsockoptInt(raw, unix.SOL_SOCKET, unix.SO_PEEK_OFF, 0)
 			return os.NewSyscallError("setsockopt", err)
@@ -160,5 +159,52 @@ func TestUnsuited(t *testing.T) {
 		if got := unsuited(raw); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
+	}
+}
+
+func TestBlocks(t *testing.T) {
+	t.Parallel()
+	_, _, raw := pair(t)
+	if blocks(raw) {
+		t.Error("a socket of Go's blocks")
+	}
+	if err := syscall.SetNonblock(raw, false); err != nil {
+		t.Fatal(err)
+	}
+	if !blocks(raw) {
+		t.Error("one that blocks does not")
+	}
+}
+
+// A reader with a blocking call sleeps on with what it has if the mark is high, and comes back with it when it is woken.
+func TestWake(t *testing.T) {
+	t.Parallel()
+	client, _, raw := pair(t)
+	if err := syscall.SetNonblock(raw, false); err != nil {
+		t.Fatal(err)
+	}
+	if err := setMark(raw, high); err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan string)
+	go func() {
+		var buf [100]byte
+		n, _ := unix.Read(raw, buf[:])
+		got <- string(buf[:max(n, 0)])
+	}()
+	if _, err := client.Write([]byte("GET")); err != nil {
+		t.Fatal(err)
+	}
+	for s, err := takeSample(raw); err != nil || s.consumed() < 3; s, err = takeSample(raw) {
+		time.Sleep(time.Millisecond)
+	}
+	select {
+	case text := <-got:
+		t.Fatalf("it came back by itself, with %q", text)
+	default:
+	}
+	wake(raw)
+	if text := <-got; text != "GET" {
+		t.Errorf("it came back with %q", text)
 	}
 }

@@ -1,0 +1,55 @@
+package integration_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/zddsupervisor/zddsupervisor/integration/internal/rootfs"
+	"github.com/zddsupervisor/zddsupervisor/integration/internal/services"
+	"github.com/zddsupervisor/zddsupervisor/internal/load"
+)
+
+// TestCarriedServices hands services off under a load on kept-alive connections alone, which are carried over, and then without that, so
+// that the same load shows what it can lose.
+func TestCarriedServices(t *testing.T) {
+	t.Parallel()
+	for _, service := range services.All() {
+		if !service.Keeps {
+			continue
+		}
+		t.Run(service.Name, func(t *testing.T) {
+			t.Parallel()
+			m := boot(t, rootfs.Trixie())
+			for path, content := range service.Files {
+				m.write(path, content)
+			}
+			configured := func(carry bool) string {
+				socket := fmt.Sprintf("\n[[socket]]\nname = \"http\"\nlisten = \"tcp://%s\"\n", services.Address)
+				if carry {
+					socket += "protocol = \"http/1\"\n\n[handoff]\nkeepalive = \"carry\"\n"
+				}
+				return "name = \"svc\"\n" + service.Config + socket
+			}
+			s := supervise(t, m, configured(true))
+			s.must("systemctl", "start", unitName)
+			for _, carry := range []bool{true, false} {
+				m.write(configPath, configured(carry))
+				if r := s.reload(); r.Status != 0 {
+					t.Fatalf("reload: %s", r)
+				}
+				l := s.load(load.Config{KeepAlive: true, Workers: 20, Rate: 500})
+				l.versions(1)
+				const handoffs = 20
+				for range handoffs {
+					l.handoff()
+				}
+				s.eventually("the last old version is gone", func() bool { return len(s.status().Generations) == 1 })
+				result := l.stop()
+				t.Logf("%s, carry %t: %s\n%s\n%+v", service.Name, carry, result.Judge(l.handoffs), result, s.status().Carried)
+				if carry && result.Failed() > 0 {
+					t.Error("requests were lost")
+				}
+			}
+		})
+	}
+}
