@@ -114,7 +114,7 @@ func (v *statusView) generations() {
 		return
 	}
 	v.blank()
-	t := head("GENERATION", "RELEASE", "ROLE", "PID", "PROCESSES", "CONNECTIONS", "AGE", "STATUS")
+	t := head("GEN", "RELEASE", "ROLE", "PID", "PROCESSES", "CONNS", "AGE", "STATUS")
 	for _, g := range v.st.Generations {
 		as, words := plain, g.Status
 		switch g.Role {

@@ -58,7 +58,7 @@ func TestStatusView(t *testing.T) {
 			Phase: "idle", Down: "generation 4 ended by itself (exit status 3)", Retry: at(-2 * time.Second),
 			Sockets: []upgrade.SocketStatus{{Name: "http", Mode: fdpass.Steered, Seats: []upgrade.SeatStatus{{Share: 1}}}, {Name: "local", Mode: fdpass.Shared}},
 		}, []string{"app is DOWN: generation 4 ended by itself (exit status 3)", "started again in 2s", "wait for the next generation"},
-			[]string{"generation 4\n", "whoever", "GENERATION"}},
+			[]string{"generation 4\n", "whoever", "GEN "}},
 		{"a crash whose helpers are still there", upgrade.Status{
 			Down:        "x",
 			Generations: []upgrade.GenerationStatus{{Number: 4, Role: upgrade.RoleCrashed}},

@@ -91,20 +91,30 @@ func lostRecord(n int64) slog.Record {
 	return r
 }
 
-// textHandler returns what makes handlers of text: without what is empty, and without the time where that is not wanted.
+// textHandler returns what makes handlers of text: without the time where that is not wanted.
 func textHandler(withTime bool) func(io.Writer) slog.Handler {
 	return func(out io.Writer) slog.Handler {
 		return slog.NewTextHandler(out, &slog.HandlerOptions{ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
-			if len(groups) == 0 && a.Key == slog.TimeKey && !withTime || isEmpty(a.Value) {
+			if len(groups) == 0 && a.Key == slog.TimeKey && !withTime {
 				return slog.Attr{}
 			}
-			return a
+			return withoutEmpty(groups, a)
 		}})
 	}
 }
 
 // jsonHandler makes a handler of JSON: each line is an object with time, level, msg and the attributes.
-func jsonHandler(out io.Writer) slog.Handler { return slog.NewJSONHandler(out, nil) }
+func jsonHandler(out io.Writer) slog.Handler {
+	return slog.NewJSONHandler(out, &slog.HandlerOptions{ReplaceAttr: withoutEmpty})
+}
+
+// withoutEmpty leaves out what is empty.
+func withoutEmpty(_ []string, a slog.Attr) slog.Attr {
+	if isEmpty(a.Value) {
+		return slog.Attr{}
+	}
+	return a
+}
 
 // isEmpty reports whether there is nothing to tell: no release where releases are not managed, for instance.
 func isEmpty(v slog.Value) bool { return v.Kind() == slog.KindString && v.String() == "" }

@@ -64,6 +64,7 @@ func everything() (*metrics.Metrics, *upgrade.Status) {
 		Sockets: []upgrade.SocketStatus{
 			{Name: "http", Queue: 1, QueueLimit: 10, Connections: 7, Forwarded: 4, Lost: 1, Repaired: 2, Dropped: 3, Unread: upgrade.Unknown},
 			{Name: "http", Queue: 5}, // that is to take its place
+			{Name: "gone", Error: "file already closed"},
 			{Name: "dns", Queue: upgrade.Unknown, QueueLimit: upgrade.Unknown, Connections: upgrade.Unknown, Unread: 100, Dropped: upgrade.Unknown, ShutDown: true},
 		},
 		Carried: &upgrade.Carried{Carried: 11, Relayed: 12, Lost: 13},
@@ -97,7 +98,7 @@ func TestScrape(t *testing.T) {
 			t.Errorf("%q is not in what is told", line)
 		}
 	}
-	for _, no := range []string{`connections{role="draining"}`, `queue_length{socket="dns"}`, `dropped_packets_total{socket="dns"}`} {
+	for _, no := range []string{`connections{role="draining"}`, `queue_length{socket="dns"}`, `dropped_packets_total{socket="dns"}`, `socket="gone"`} {
 		if strings.Contains(text, no) {
 			t.Errorf("%s is told, and is not known", no)
 		}

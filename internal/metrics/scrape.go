@@ -83,10 +83,12 @@ func (s *scraper) Collect(all chan<- prometheus.Metric) {
 	putGenerations(st, put)
 	seen := make(map[string]bool)
 	for _, socket := range st.Sockets {
-		if !seen[socket.Name] { // a handoff may be about to put another one in its place
+		// One that could not be asked, as while the supervisor is being replaced, has no numbers: 0 would look like a counter that
+		// begins anew. And a handoff may be about to put another one in a socket's place.
+		if socket.Error == "" && !seen[socket.Name] {
 			putSocket(socket, put)
+			seen[socket.Name] = true
 		}
-		seen[socket.Name] = true
 	}
 	var carried upgrade.Carried
 	if st.Carried != nil {
