@@ -87,7 +87,7 @@ func (c *Client) reload(ctx context.Context, since uint64, progress func(upgrade
 		case e.Error == upgrade.ErrReplaced.Error():
 			return nil, upgrade.ErrReplaced
 		case e.Error == upgrade.ErrStopping.Error():
-			return nil, fmt.Errorf("%w such requests on %s: %w", ErrNotRunning, c.path, upgrade.ErrStopping)
+			return nil, fmt.Errorf("%w on %s: %w", ErrRefused, c.path, upgrade.ErrStopping)
 		case e.Error != "":
 			return nil, fmt.Errorf("%w such requests on %s: %s", ErrNotRunning, c.path, e.Error)
 		case e.Result != nil && e.Result.Outcome != upgrade.OutcomeDone:
@@ -201,8 +201,11 @@ func (c *Client) once(ctx context.Context, method, path string) (io.ReadCloser, 
 		if len(why) == 0 {
 			why = []byte(answer.Status)
 		}
-		if strings.TrimSpace(string(why)) == upgrade.ErrReplaced.Error() {
+		switch strings.TrimSpace(string(why)) {
+		case upgrade.ErrReplaced.Error():
 			return nil, upgrade.ErrReplaced
+		case upgrade.ErrStopping.Error():
+			return nil, fmt.Errorf("%w on %s: %w", ErrRefused, c.path, upgrade.ErrStopping)
 		}
 		if answer.StatusCode == http.StatusBadGateway { // it says all by itself
 			return nil, errors.New(strings.TrimSpace(string(why)))
