@@ -67,7 +67,7 @@ configuration; 3 no supervisor was reached, or it refuses this user; 4 and 5 see
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(
 		runCommand(), reloadCommand(), promoteCommand(), abortCommand(), statusCommand(), upgradeCommand(),
-		unitCommand(), sweepCommand(),
+		unitCommand(), doctorCommand(), sweepCommand(),
 		drillCommand(), demoCommand(), demoServiceCommand(),
 	)
 	if err := knownCommand(root, args); err != nil {

@@ -60,7 +60,7 @@ func TestHelpTellsExitStatuses(t *testing.T) {
 // A name is a part of a path, and no way out of the directory.
 func TestNameIsChecked(t *testing.T) {
 	t.Parallel()
-	for _, command := range []string{"status", "reload", "promote", "abort", "upgrade"} {
+	for _, command := range []string{"status", "reload", "promote", "abort", "upgrade", "doctor"} {
 		status, _, stderr := oneCommand(t, command, "--name", "../../x")
 		if status != exitUsage || !strings.Contains(stderr, `not a usable name: "../../x"`) || strings.Count(stderr, "\n") != 1 {
 			t.Errorf("%s: exit status %d: %s", command, status, stderr)
