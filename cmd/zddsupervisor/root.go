@@ -64,12 +64,15 @@ configuration; 3 no supervisor was reached, or it refuses this user; 4 and 5 see
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())}
 	})
-	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(
 		runCommand(), reloadCommand(), promoteCommand(), abortCommand(), statusCommand(), upgradeCommand(),
 		unitCommand(), doctorCommand(), sweepCommand(),
 		drillCommand(), demoCommand(), demoServiceCommand(),
+		completionCommand(), manualCommand(),
 	)
+	for _, c := range root.Commands() {
+		completeFlags(c)
+	}
 	if err := knownCommand(root, args); err != nil {
 		return report(err, stderr)
 	}
