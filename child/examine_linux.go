@@ -72,8 +72,6 @@ func examineFile(c *Command, file string) error {
 		return unix.EACCES
 	case unix.Statfs(file, &fsStat) == nil && fsStat.Flags&unix.ST_NOEXEC != 0:
 		return unix.EACCES
-	case info.Size() == 0:
-		return unix.ENOEXEC
 	}
 	f, err := os.Open(file)
 	if err != nil {

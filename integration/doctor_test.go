@@ -51,7 +51,7 @@ func TestDoctor(t *testing.T) {
 			fails bool
 		}{
 			{"Type=simple", true}, {"FileDescriptorStoreMax=0", true}, {"FileDescriptorStoreMax=1", true},
-			{"RuntimeDirectoryPreserve=no", true}, {"RestrictNamespaces=yes", true}, {"RestrictAddressFamilies=AF_INET", true},
+			{"RuntimeDirectoryPreserve=no", true}, {"RestrictAddressFamilies=AF_INET", true},
 			{"KillMode=control-group", false}, {"SendSIGHUP=yes", false}, {"Restart=no", false}, {"ExecReload=", false}, {"ExecStopPost=", false},
 			{"RuntimeDirectory=\nRuntimeDirectory=elsewhere", false}, {"Delegate=no", false}, {"OOMPolicy=stop", false}, {"ProtectControlGroups=yes", false},
 			{"PrivateTmp=yes", false}, {"PrivateUsers=yes", false}, {"PrivateNetwork=yes", false}, {"LimitNOFILE=1024", false},

@@ -60,13 +60,20 @@ func TestHardenedUnit(t *testing.T) {
 		if got := s.must("grep", "^CapEff", fmt.Sprintf("/proc/%d/status", s.live())); !strings.HasSuffix(got, "0000000000000000") {
 			t.Errorf("the service has capabilities: %s", got)
 		}
+		if got := s.must("cat", fmt.Sprintf("/proc/%d/cgroup", s.live())); !strings.HasSuffix(got, unitName+"/gen-1") {
+			t.Errorf("the generation is in %s", got)
+		}
 
-		l := s.load(load.Config{Address: "127.0.0.1:80", Workers: 4, KeepAlive: true})
+		l := s.load(load.Config{Address: "127.0.0.1:80", Workers: 2})
 		l.versions(1)
+		// A service that is stalled may cost carried connections a request (docs/carry.md): these are only here to be carried.
+		kept := s.load(load.Config{Address: "127.0.0.1:80", Workers: 2, KeepAlive: true})
+		kept.versions(1)
 		carried := 0
 		for version := 1; version <= 4; version++ {
 			s.write(configPath, hardened(version, ownedSocket))
 			l.handoff()
+			s.eventually("the old generation is gone", func() bool { return len(s.status().Generations) == 1 })
 			if last := s.status().Last; last != nil && last.Carried != nil {
 				carried += last.Carried.Carried
 			}
@@ -77,7 +84,7 @@ func TestHardenedUnit(t *testing.T) {
 			t.Errorf("after the supervisor was killed the service is process %d, and was %d", got, pid)
 		}
 		result := l.stop()
-		t.Logf("%d connections were carried over; %s", carried, result)
+		t.Logf("new connections: %s\n%d were carried over: %s", result, carried, kept.stop())
 		if n := result.Failed(); n > 0 || carried == 0 {
 			t.Errorf("%d requests failed, %d connections were carried over", n, carried)
 		}
@@ -138,4 +145,37 @@ func capabilitiesOf(unit string) string {
 	_, rest, _ := strings.Cut(unit, "\nCapabilityBoundingSet=")
 	line, _, _ := strings.Cut(rest, "\n")
 	return line
+}
+
+// TestLinesThatBreak shows what the lines do that the documentation warns of.
+func TestLinesThatBreak(t *testing.T) {
+	onEach(t, func(t *testing.T, m *testMachine) {
+		s := supervise(t, m, config("-version=1", "-serve=http", "-log=/tmp/log"))
+		unit := s.must(supervisorPath, "unit", "--config", configPath) + "\n[Service]\n"
+
+		s.unit(unitName, unit+"PrivateTmp=yes\n")
+		s.must("systemctl", "start", unitName)
+		file := fmt.Sprintf("/proc/%d/root/tmp/log", s.live())
+		s.must("test", "-e", file)
+		s.killSupervisor()
+		if r := s.run("ls", file); r.Status == 0 {
+			t.Error("with PrivateTmp=, the service has its file still")
+		}
+		s.must("systemctl", "stop", unitName)
+
+		s.unit(unitName, unit+"ProtectControlGroups=yes\n")
+		s.must("systemctl", "start", unitName)
+		if got := s.must("cat", fmt.Sprintf("/proc/%d/cgroup", s.live())); strings.Contains(got, "gen-") {
+			t.Errorf("with ProtectControlGroups=, the generation is in %s", got)
+		}
+		s.must("systemctl", "stop", unitName)
+
+		s.write(configPath, "user = \"nobody\"\n"+config("-version=1"))
+		s.unit(unitName, unit+"PrivateUsers=yes\n")
+		s.must("systemctl", "start", "--no-block", unitName)
+		s.eventually("no generation is started with PrivateUsers=", func() bool {
+			journal, err := s.Journal(t.Context(), unitName)
+			return err == nil && strings.Contains(journal, "become the user 65534")
+		})
+	})
 }

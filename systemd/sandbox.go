@@ -17,11 +17,11 @@ const never = "CAP_SYS_BOOT CAP_SYS_MODULE CAP_SYS_RAWIO CAP_SYS_PACCT CAP_MAC_A
 
 // write writes the lines of a sandbox, which may be nil.
 //
-// What is not there is left out for a reason: ProtectControlGroups= and
-// RestrictNamespaces= keep a generation out of its control group (the latter
-// forbids clone3(2)), PrivateTmp= empties /tmp when a supervisor is started
-// again, under a service that goes on, PrivateUsers= leaves no other user to run
-// it as, MemoryDenyWriteExecute= is the end of runtimes that compile, and
+// What is not there is left out for a reason: ProtectControlGroups= keeps a
+// generation out of its control group, PrivateTmp= empties /tmp when a supervisor
+// is started again, under a service that goes on, PrivateUsers= leaves no other
+// user to run it as, PrivatePIDs= ends it with the supervisor,
+// MemoryDenyWriteExecute= is the end of runtimes that compile, and
 // ProtectSystem=strict, ProtectHome= and PrivateNetwork= hide what it works with.
 func (s *Sandbox) write(t *unitText) {
 	if s == nil {
@@ -46,6 +46,7 @@ func (s *Sandbox) write(t *unitText) {
 		{"ProtectKernelModules", "yes"},
 		{"ProtectKernelTunables", "yes"},
 		{"RestrictAddressFamilies", "AF_UNIX AF_INET AF_INET6 AF_NETLINK"},
+		{"RestrictNamespaces", "yes"},
 		{"RestrictRealtime", "yes"},
 		{"RestrictSUIDSGID", "yes"},
 		{"LockPersonality", "yes"},

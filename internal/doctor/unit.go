@@ -32,7 +32,7 @@ func properties() []string {
 		"LoadState", "FragmentPath", "DropInPaths", "NeedDaemonReload", "ActiveState", "MainPID", "WorkingDirectory",
 		"Type", "NotifyAccess", "ExecStart", "ExecReload", "ExecStopPost", "KillMode", "SendSIGHUP", "Restart", "Delegate",
 		"TimeoutStartUSec", "TimeoutStopUSec", "FileDescriptorStoreMax", "RuntimeDirectory", "RuntimeDirectoryPreserve", "OOMPolicy",
-		"User", "CapabilityBoundingSet", "ProtectControlGroups", "RestrictNamespaces", "RestrictAddressFamilies", "PrivateTmp", "PrivateNetwork", "PrivateUsers",
+		"User", "CapabilityBoundingSet", "ProtectControlGroups", "RestrictAddressFamilies", "PrivateTmp", "PrivateNetwork", "PrivateUsers",
 		"LimitNOFILE",
 	}
 }

@@ -34,7 +34,6 @@ OOMPolicy=continue
 User=
 CapabilityBoundingSet=cap_chown cap_dac_override cap_setuid cap_setgid cap_kill cap_sys_ptrace cap_net_bind_service
 ProtectControlGroups=no
-RestrictNamespaces=no
 RestrictAddressFamilies=
 PrivateTmp=no
 PrivateNetwork=no
@@ -96,7 +95,6 @@ func TestUnitRules(t *testing.T) {
 		{"Delegate", "no", Warns, "Delegate=no", "Delegate=yes"},
 		{"OOMPolicy", "stop", Warns, "OOMPolicy=stop", "OOMPolicy=continue"},
 		{"ProtectControlGroups", "yes", Warns, "ProtectControlGroups=yes", "ProtectControlGroups=no"},
-		{"RestrictNamespaces", "net user", Fails, "RestrictNamespaces=net user", "RestrictNamespaces=no"},
 		{"RestrictAddressFamilies", "AF_INET AF_NETLINK", Fails, "RestrictAddressFamilies=AF_INET AF_NETLINK", "AF_UNIX"},
 		{"RestrictAddressFamilies", "AF_INET AF_UNIX", Warns, "RestrictAddressFamilies=AF_INET AF_UNIX", "AF_NETLINK"},
 		{"RestrictAddressFamilies", "~AF_NETLINK AF_PACKET", Warns, "RestrictAddressFamilies=~AF_NETLINK", "AF_NETLINK"},

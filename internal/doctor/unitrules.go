@@ -58,7 +58,6 @@ func (u *Unit) rules(version int) []rule {
 	if argv := argumentsOf(u.properties["ExecStart"]); len(argv) > 0 {
 		binary = argv[0]
 	}
-	restricted := u.properties["RestrictNamespaces"]
 	return []rule{
 		{"Type", u.is("Type", "notify-reload", "notify"), Fails, "systemd does not wait until the service is ready, and keeps nothing for the supervisor", kind},
 		{"NotifyAccess", !u.is("NotifyAccess", "none", ""), Fails, "systemd does not listen to the supervisor: the unit never gets ready", "main"},
@@ -73,7 +72,6 @@ func (u *Unit) rules(version int) []rule {
 		{"Delegate", u.is("Delegate", "yes"), Warns, "the generations have no control groups, and a process that hides is missed", "yes"},
 		{"OOMPolicy", u.is("OOMPolicy", "continue"), Warns, "a process of the service that the kernel kills for want of memory takes the whole unit down", "continue"},
 		{"ProtectControlGroups", u.is("ProtectControlGroups", "no"), Warns, "the generations have no control groups, and a process that hides is missed", "no"},
-		{"RestrictNamespaces", restricted == "" || restricted == "no" || len(strings.Fields(restricted)) >= 7, Fails, "clone3(2) is forbidden, and no generation can be started in its control group", "no"},
 		{"PrivateTmp", u.is("PrivateTmp", "no"), Warns, "when a supervisor is started again, /tmp is emptied under the service that goes on", "no"},
 		{"PrivateUsers", u.is("PrivateUsers", "no"), Warns, "there is no other user to run the service as", "no"},
 		{"PrivateNetwork", u.is("PrivateNetwork", "no"), Warns, "nobody outside of the unit reaches the sockets, but for those of .socket units", "no"},
