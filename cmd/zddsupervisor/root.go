@@ -118,8 +118,14 @@ func report(err error, stderr io.Writer) int {
 	return exitFailed
 }
 
-// version is the module's version, or the commit that the program was built from.
+// packaged is the version of the package that the program is in. The linker sets it, see packaging/deb.sh.
+var packaged string
+
+// version is the package's version, or the module's, or the commit that the program was built from.
 func version() string {
+	if packaged != "" {
+		return packaged
+	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "unknown"
