@@ -26,13 +26,22 @@ const maxLine = 1 << 20
 const leastStore = 512
 
 // Unit is the systemd service that runs one supervisor. Name, Binary, and one of
-// Config and Run must be set.
+// Config and Run must be set; for a template, Binary and Config alone.
 type Unit struct {
 	Name        string   // of the supervisor, see CheckName; the unit is Name.service
 	Description string   // one line for people; empty for one made of Name
 	Binary      string   // absolute path of zddsupervisor
 	Config      string   // absolute path of the configuration file
 	Run         []string // everything that follows "run" on the command line, instead of Config
+
+	// Template makes a template, such as zddsupervisor@.service: the name of each
+	// supervisor is what stands behind the '@', and its configuration file is that
+	// name with ".toml" in Config, which is a directory.
+	Template bool
+
+	// Sockets are the .socket units whose sockets the supervisor gets, each without
+	// ".socket".
+	Sockets []string
 
 	// These are the supervisor's limits, from which the unit's follow.
 	CheckTimeout time.Duration
@@ -51,6 +60,10 @@ type Unit struct {
 	// it again. 0 stands for ever.
 	Watchdog time.Duration
 
+	// Sandbox shuts supervisor and service off from more of the system than suits
+	// any service. Nil is for what suits any.
+	Sandbox *Sandbox
+
 	// Portable makes a unit that systemd before version 253 understands. Later
 	// ones do as well, but do not show that a reload by signal is under way.
 	Portable bool
@@ -61,23 +74,34 @@ func (u Unit) Text() (string, error) {
 	if err := u.check(); err != nil {
 		return "", err
 	}
-	description := u.Description
-	if description == "" {
-		description = u.Name + ", handed off by zddsupervisor"
+	// A name has nothing in it that would have to be quoted, and %i is for systemd.
+	name, description := u.Name, plain(u.Description)
+	if u.Template {
+		name = "%i"
 	}
-	run := append([]string{u.Binary, "run"}, u.Run...)
-	if u.Config != "" {
-		run = append(run, "--config", u.Config)
+	if description == "" {
+		description = name + ", handed off by zddsupervisor"
+	}
+	run := commandLine(append([]string{u.Binary, "run"}, u.Run...))
+	switch {
+	case u.Template:
+		run += " --name %i --config " + word(u.Config+"/") + "%i.toml"
+	case u.Config != "":
+		run += " --config " + word(u.Config)
 	}
 
 	var t unitText
 	t.section("Unit")
-	t.set("Description", plain(description))
+	t.set("Description", description)
 	t.set("Documentation", "https://github.com/zddsupervisor/zddsupervisor")
 	t.set("Wants", "network-online.target")
 	t.set("After", "network-online.target")
 	t.comment("However often it fails, it is started again.")
 	t.set("StartLimitIntervalSec", "0")
+	if u.Template {
+		t.comment("An instance without a configuration would fail again and again.")
+		t.set("AssertPathExists", plain(u.Config)+"/%i.toml")
+	}
 
 	t.section("Service")
 	if u.Portable {
@@ -87,16 +111,19 @@ func (u Unit) Text() (string, error) {
 		t.set("Type", "notify-reload")
 	}
 	t.set("NotifyAccess", "main")
-	t.set("ExecStart", commandLine(run))
+	if len(u.Sockets) > 0 {
+		t.set("Sockets", strings.Join(u.Sockets, ".socket ")+".socket")
+	}
+	t.set("ExecStart", run)
 	t.comment("Waits for the handoff and fails if it does, and with it `systemctl reload`.")
-	t.set("ExecReload", commandLine([]string{u.Binary, "reload", "--name", u.Name}))
+	t.set("ExecReload", commandLine([]string{u.Binary, "reload", "--name"})+" "+name)
 	if !u.Portable {
 		t.comment("systemd 253 to 258 send this signal as well as ExecReload=. SIGHUP would ask for a second handoff.")
 		t.set("ReloadSignal", "SIGCONT")
 	}
 	t.comment("A stop ends a reload that waits, for a soak perhaps. That is no failure.")
 	t.set("SuccessExitStatus", "SIGTERM")
-	t.set("ExecStopPost", commandLine([]string{u.Binary, "sweep", "--name", u.Name}))
+	t.set("ExecStopPost", commandLine([]string{u.Binary, "sweep", "--name"})+" "+name)
 	t.comment("If the supervisor dies, the service goes on and the next one takes it over. What is left at a stop, ExecStopPost= ends.")
 	t.set("KillMode", "process")
 	t.set("OOMPolicy", "continue")
@@ -104,17 +131,18 @@ func (u Unit) Text() (string, error) {
 	t.set("Delegate", "yes")
 	t.set("Restart", "always")
 	t.set("RestartSec", "100ms")
-	t.set("RuntimeDirectory", "zddsupervisor/"+u.Name)
+	t.set("RuntimeDirectory", "zddsupervisor/"+name)
 	t.set("RuntimeDirectoryPreserve", "restart")
-	t.set("StateDirectory", "zddsupervisor/"+u.Name)
+	t.set("StateDirectory", "zddsupervisor/"+name)
 	t.set("FileDescriptorStoreMax", strconv.Itoa(max(leastStore, 2*u.Descriptors)))
 	t.comment("Two handoffs, since a reload may come while another runs, with room to spare.")
-	t.set("TimeoutStartSec", seconds(u.timeoutStart()))
+	t.set("TimeoutStartSec", seconds(u.TimeoutStart()))
 	t.comment("The time that draining may take, with room to spare.")
-	t.set("TimeoutStopSec", seconds(u.timeoutStop()))
+	t.set("TimeoutStopSec", seconds(u.TimeoutStop()))
 	if u.Watchdog > 0 {
 		t.set("WatchdogSec", seconds(u.Watchdog))
 	}
+	u.Sandbox.write(&t)
 
 	t.section("Install")
 	t.set("WantedBy", "multi-user.target")
@@ -124,21 +152,28 @@ func (u Unit) Text() (string, error) {
 	return t.String(), nil
 }
 
-// timeoutStart is for a start and for a reload, which systemd limits alike. A
+// TimeoutStart is for a start and for a reload, which systemd limits alike. A
 // handoff may wait twice for something to settle: for a seat, which an older
 // generation still has, and after the cutover.
-func (u Unit) timeoutStart() time.Duration {
+func (u Unit) TimeoutStart() time.Duration {
 	return 2*(u.CheckTimeout+u.ReadyTimeout+u.Probing+u.Canary+2*u.SettleMax+u.Soak) + spare
 }
 
-// timeoutStop is for the end of all generations. A linger that is under way does
+// TimeoutStop is for the end of all generations. A linger that is under way does
 // not count: a stop ends it.
-func (u Unit) timeoutStop() time.Duration {
+func (u Unit) TimeoutStop() time.Duration {
 	return u.SettleMax + u.DrainTimeout + spare
 }
 
 func (u Unit) check() error {
-	if err := CheckName(u.Name); err != nil {
+	if u.Template {
+		if u.Name != "" || len(u.Run) > 0 || len(u.Sockets) > 0 {
+			return fmt.Errorf("a template has no name, command line or sockets of its own: %w", ErrUnit)
+		}
+		if word(u.Config) != u.Config {
+			return fmt.Errorf("the directory of a template's configuration files is %q, which would have to be quoted: %w", u.Config, ErrUnit)
+		}
+	} else if err := CheckName(u.Name); err != nil {
 		return err
 	}
 	// systemd replaces variables in the arguments, but not in the path itself,

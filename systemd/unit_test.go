@@ -38,7 +38,14 @@ func TestUnitText(t *testing.T) {
 		DrainTimeout: time.Hour,
 		Watchdog:     20 * time.Second,
 	}
-	for file, unit := range map[string]Unit{"svc.service": unit, "portable.service": portable, "full.service": full} {
+	hardened := unit
+	hardened.Sandbox = &Sandbox{Capabilities: []string{"CAP_SETUID", "CAP_NET_BIND_SERVICE"}}
+	hardened.Sockets = []string{"svc-a", "svc-b"}
+	template := unit
+	template.Name, template.Config, template.Template = "", "/etc/zddsupervisor", true
+	for file, unit := range map[string]Unit{
+		"svc.service": unit, "portable.service": portable, "full.service": full, "hardened.service": hardened, "template@.service": template,
+	} {
 		got, err := unit.Text()
 		if err != nil {
 			t.Fatal(err)

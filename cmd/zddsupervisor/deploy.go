@@ -57,7 +57,7 @@ still serves; 2 wrong usage; 3 no supervisor was reached.`,
 				return err
 			}
 			if from != "" {
-				if err := install(cmd.Context(), client, from, name, cmd.OutOrStdout()); err != nil {
+				if err := installRelease(cmd.Context(), client, from, name, cmd.OutOrStdout()); err != nil {
 					return err
 				}
 			}
@@ -78,8 +78,8 @@ func oneRelease(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// install installs a release, if it could be deployed then.
-func install(ctx context.Context, client *control.Client, from, name string, out io.Writer) error {
+// installRelease installs a release, if it could be deployed then.
+func installRelease(ctx context.Context, client *control.Client, from, name string, out io.Writer) error {
 	where, err := client.Releases(ctx)
 	if err != nil {
 		return err

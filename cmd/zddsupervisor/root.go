@@ -19,7 +19,7 @@ import (
 // Exit statuses, the same for every command.
 const (
 	exitDone       = 0
-	exitFailed     = 1 // the handoff failed and has changed nothing; or the command could not do its work
+	exitFailed     = 1 // the handoff failed and has changed nothing; or the command could not do its work, or there was none
 	exitUsage      = 2 // wrong usage or configuration; nothing was touched
 	exitNotRunning = 3 // no supervisor was reached
 
@@ -50,8 +50,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 On a reload it starts the new version beside the old one, hands it the sockets, waits
 until it says that it is ready, and only then stops the old one. A bad version changes nothing.
 
-Exit status: 0 done; 1 the handoff failed and has changed nothing: the old version still serves;
-2 wrong usage or configuration; 3 no supervisor reached; 4 and 5 see drill.`,
+Exit status: 0 done; 1 not done, and nothing has changed: the handoff failed and the old version still
+serves, there was nothing to do (promote, abort), or the supervisor is stopping; 2 wrong usage or
+configuration; 3 no supervisor was reached, or it refuses this user; 4 and 5 see drill.`,
 		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -63,12 +64,16 @@ Exit status: 0 done; 1 the handoff failed and has changed nothing: the old versi
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())}
 	})
-	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(
-		runCommand(), reloadCommand(), deployCommand(), rollbackCommand(), promoteCommand(), abortCommand(), statusCommand(), historyCommand(), upgradeCommand(),
-		unitCommand(), sweepCommand(),
+		runCommand(), reloadCommand(), deployCommand(), rollbackCommand(), promoteCommand(), abortCommand(),
+		statusCommand(), historyCommand(), upgradeCommand(),
+		unitCommand(), doctorCommand(), sweepCommand(),
 		drillCommand(), demoCommand(), demoServiceCommand(),
+		completionCommand(), manualCommand(),
 	)
+	for _, c := range root.Commands() {
+		completeFlags(c)
+	}
 	if err := knownCommand(root, args); err != nil {
 		return report(err, stderr)
 	}
@@ -104,7 +109,7 @@ func report(err error, stderr io.Writer) int {
 	switch {
 	case errors.As(err, &verdict):
 		return verdict.status()
-	case errors.As(err, &failed):
+	case errors.As(err, &failed), errors.Is(err, upgrade.ErrStopping):
 		return exitFailed
 	case errors.Is(err, control.ErrNotRunning), errors.Is(err, control.ErrRefused):
 		return exitNotRunning
@@ -114,8 +119,14 @@ func report(err error, stderr io.Writer) int {
 	return exitFailed
 }
 
-// version is the module's version, or the commit that the program was built from.
+// packaged is the version of the package that the program is in. The linker sets it, see packaging/deb.sh.
+var packaged string
+
+// version is the package's version, or the module's, or the commit that the program was built from.
 func version() string {
+	if packaged != "" {
+		return packaged
+	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "unknown"

@@ -2,12 +2,14 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
 
 	"github.com/zddsupervisor/zddsupervisor/internal/control"
+	"github.com/zddsupervisor/zddsupervisor/systemd"
 )
 
 // target says which supervisor a command is meant for.
@@ -42,7 +44,14 @@ func (t *target) client() (*control.Client, error) {
 func (t *target) find() (string, error) {
 	bases := runtimeBases()
 	if t.name == "" {
-		return control.Find(bases)
+		path, err := control.Find(bases)
+		if errors.Is(err, control.ErrNotRunning) && withoutRuntimeDirectory() {
+			err = fmt.Errorf("%w; XDG_RUNTIME_DIR is not set, so one of this user's own has a --runtime-directory: give that as --control", err)
+		}
+		return path, err
+	}
+	if err := systemd.CheckName(t.name); err != nil { // it is a part of a path
+		return "", usageError{fmt.Errorf("--name: %w", err)}
 	}
 	for _, base := range bases {
 		path := filepath.Join(base, t.name, control.SocketName)
@@ -61,3 +70,6 @@ func runtimeBases() []string {
 	}
 	return append(bases, "/run/zddsupervisor")
 }
+
+// withoutRuntimeDirectory reports whether this user has no directory for the sockets of supervisors.
+func withoutRuntimeDirectory() bool { return os.Geteuid() != 0 && os.Getenv("XDG_RUNTIME_DIR") == "" }

@@ -47,7 +47,7 @@ func (d directory) choose(name string, root bool, getenv func(string) string) (s
 			base = filepath.Join(home, d.inHome)
 		}
 		if !filepath.IsAbs(base) { // relative ones are to be ignored, says the XDG specification
-			return "", fmt.Errorf("there is no default, since %s is not set; set one of the two", d.ofUser)
+			return "", fmt.Errorf("there is no default, since %s is not set: a session of logind's sets it (log in anew, rather than by su or sudo), or give a directory of your own as --%s", d.ofUser, d.key)
 		}
 	}
 	return filepath.Join(base, "zddsupervisor", name), nil

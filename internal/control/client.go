@@ -96,7 +96,7 @@ func (c *Client) handoffOnce(ctx context.Context, path string, progress func(upg
 		case e.Error == upgrade.ErrReplaced.Error():
 			return nil, upgrade.ErrReplaced
 		case e.Error == upgrade.ErrStopping.Error():
-			return nil, fmt.Errorf("%w such requests on %s: %w", ErrNotRunning, c.path, upgrade.ErrStopping)
+			return nil, fmt.Errorf("%w on %s: %w", ErrRefused, c.path, upgrade.ErrStopping)
 		case e.Error != "":
 			return nil, fmt.Errorf("%w such requests on %s: %s", ErrNotRunning, c.path, e.Error)
 		case e.Result != nil && e.Result.Outcome != upgrade.OutcomeDone:
@@ -212,8 +212,11 @@ func (c *Client) once(ctx context.Context, method, path string) (io.ReadCloser, 
 		if len(why) == 0 {
 			why = []byte(answer.Status)
 		}
-		if strings.TrimSpace(string(why)) == upgrade.ErrReplaced.Error() {
+		switch strings.TrimSpace(string(why)) {
+		case upgrade.ErrReplaced.Error():
 			return nil, upgrade.ErrReplaced
+		case upgrade.ErrStopping.Error():
+			return nil, fmt.Errorf("%w on %s: %w", ErrRefused, c.path, upgrade.ErrStopping)
 		}
 		if answer.StatusCode == http.StatusBadGateway { // it says all by itself
 			return nil, errors.New(strings.TrimSpace(string(why)))
@@ -226,33 +229,42 @@ func (c *Client) once(ctx context.Context, method, path string) (io.ReadCloser, 
 	return answer.Body, nil
 }
 
-// Find returns the control socket of the only supervisor that answers below bases, the directories that hold one
-// runtime directory for each supervisor. With none the error wraps ErrNotRunning, and with several ErrAmbiguous.
-func Find(bases []string) (string, error) {
-	var found []string
+// A Running is a supervisor that answers, or that belongs to another user.
+type Running struct{ Name, Path string }
+
+// FindAll returns the supervisors that answer below bases, the directories that hold one runtime directory for each.
+func FindAll(bases []string) (found []Running) {
 	for _, base := range bases {
 		paths, err := filepath.Glob(filepath.Join(base, "*", SocketName))
 		if err != nil {
-			return "", err
+			continue // a base with a pattern in it that is none
 		}
 		for _, path := range paths {
-			if c, err := net.Dial("unix", path); err == nil {
+			c, err := net.Dial("unix", path)
+			if err == nil {
 				c.Close()
-				found = append(found, path)
-			} else if errors.Is(err, os.ErrPermission) {
-				found = append(found, path)
+			}
+			if err == nil || errors.Is(err, os.ErrPermission) {
+				found = append(found, Running{filepath.Base(filepath.Dir(path)), path})
 			}
 		}
 	}
+	return found
+}
+
+// Find returns the control socket of the only supervisor that answers below bases. With none the error wraps
+// ErrNotRunning, and with several ErrAmbiguous.
+func Find(bases []string) (string, error) {
+	found := FindAll(bases)
 	switch len(found) {
 	case 0:
 		return "", fmt.Errorf("%w below %s; name it with --name or --control", ErrNotRunning, strings.Join(bases, " or "))
 	case 1:
-		return found[0], nil
+		return found[0].Path, nil
 	}
 	var names []string
-	for _, path := range found {
-		names = append(names, filepath.Base(filepath.Dir(path)))
+	for _, s := range found {
+		names = append(names, s.Name)
 	}
 	return "", fmt.Errorf("%w (%s); name one with --name", ErrAmbiguous, strings.Join(names, ", "))
 }

@@ -135,7 +135,7 @@ func TestReload(t *testing.T) {
 			}},
 		{"stopping", fakeService{steps: make([]upgrade.Progress, 5), err: upgrade.ErrStopping},
 			func(_ *upgrade.Record, err error) bool {
-				return err != nil && strings.Contains(err.Error(), "stopping")
+				return errors.Is(err, upgrade.ErrStopping) && errors.Is(err, ErrRefused)
 			}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -295,7 +295,7 @@ func TestPromoteAndAbort(t *testing.T) {
 			}
 		}
 		f.err = upgrade.ErrStopping
-		if _, err := call(client, t.Context()); !errors.Is(err, ErrRefused) {
+		if _, err := call(client, t.Context()); !errors.Is(err, ErrRefused) || !errors.Is(err, upgrade.ErrStopping) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

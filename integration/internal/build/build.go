@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 )
 
@@ -59,6 +60,30 @@ func (p *Programs) ComparedService(ctx context.Context) (path string, err error)
 	return p.build(ctx, "integration/compareservice", false)
 }
 
+// Package is the Debian package of the program under test, with this version.
+func (p *Programs) Package(ctx context.Context, version string) (path string, err error) {
+	b := p.named("package-" + version)
+	b.once.Do(func() {
+		root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
+		if err != nil {
+			b.err = fmt.Errorf("find the module: %w", err)
+			return
+		}
+		cmd := exec.CommandContext(ctx, filepath.Join(strings.TrimSpace(string(root)), "packaging/deb.sh"), version, b.path)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			b.err = fmt.Errorf("build the package: %w\n%s", err, out)
+			return
+		}
+		made, err := filepath.Glob(filepath.Join(b.path, "*.deb"))
+		if err != nil || len(made) != 1 {
+			b.err = fmt.Errorf("packaging/deb.sh has made %q", made)
+			return
+		}
+		b.path = made[0]
+	})
+	return b.path, b.err
+}
+
 // build compiles a package, blocking until it is done. The first call's context counts for all that ask for the same.
 func (p *Programs) build(ctx context.Context, pkg string, race bool) (string, error) {
 	name := filepath.Base(pkg)
@@ -67,13 +92,7 @@ func (p *Programs) build(ctx context.Context, pkg string, race bool) (string, er
 		name += "-race"
 		cgo, flags = "CGO_ENABLED=1", append(flags, "-race")
 	}
-	p.mu.Lock()
-	b := p.built[name]
-	if b == nil {
-		b = &program{path: filepath.Join(p.dir, name)}
-		p.built[name] = b
-	}
-	p.mu.Unlock()
+	b := p.named(name)
 	b.once.Do(func() {
 		cmd := exec.CommandContext(ctx, "go", append(flags, "-o", b.path, module+pkg)...)
 		cmd.Env = append(os.Environ(), cgo)
@@ -82,4 +101,16 @@ func (p *Programs) build(ctx context.Context, pkg string, race bool) (string, er
 		}
 	})
 	return b.path, b.err
+}
+
+// named returns what is built under that name, or will be.
+func (p *Programs) named(name string) *program {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	b := p.built[name]
+	if b == nil {
+		b = &program{path: filepath.Join(p.dir, name)}
+		p.built[name] = b
+	}
+	return b
 }

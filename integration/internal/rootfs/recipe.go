@@ -30,8 +30,7 @@ func base() []string { return []string{"systemd", "dbus", "iproute2", "procps", 
 func Trixie() Recipe {
 	return Recipe{Suite: "trixie", Systemd: 257, Base: base(), Extra: []string{
 		"gunicorn", "uvicorn", "haproxy", "prometheus-node-exporter", "nodejs", "nginx", "libserver-starter-perl",
-		"puma", "apache2", "lighttpd", "uwsgi-core", "uwsgi-plugin-python3", "python3-hypercorn", "daphne", "node-express",
-		"openssh-server", "dovecot-imapd", "unbound", "php-fpm", "prometheus",
+		"puma",
 	}}
 }
 

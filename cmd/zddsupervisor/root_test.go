@@ -1,0 +1,69 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/zddsupervisor/zddsupervisor/internal/control"
+	"github.com/zddsupervisor/zddsupervisor/upgrade"
+)
+
+// Exit statuses are what the help says of them.
+func TestExitStatus(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		err  error
+		want int
+	}{
+		{nil, exitDone},
+		{&upgrade.HandoffError{}, exitFailed},
+		{fmt.Errorf("%w: no handoff is under way", control.ErrNothing), exitFailed},
+		{fmt.Errorf("%w on /x: %w", control.ErrRefused, upgrade.ErrStopping), exitFailed},
+		{errors.New("anything else"), exitFailed},
+		{usageError{errors.New("wrong")}, exitUsage},
+		{fmt.Errorf("%w (a, b)", control.ErrAmbiguous), exitUsage},
+		{fmt.Errorf("%w on /x", control.ErrNotRunning), exitNotRunning},
+		{fmt.Errorf("%w: uid 5 may not", control.ErrRefused), exitNotRunning},
+	} {
+		var stderr bytes.Buffer
+		if got := report(tc.err, &stderr); got != tc.want || (stderr.Len() == 0) != (tc.err == nil) {
+			t.Errorf("%v: exit status %d, want %d; %q", tc.err, got, tc.want, stderr.String())
+		}
+	}
+}
+
+// oneCommand runs one command line in this process.
+func oneCommand(t *testing.T, args ...string) (status int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	status = run(t.Context(), args, &out, &errs)
+	return status, out.String(), errs.String()
+}
+
+func TestHelpTellsExitStatuses(t *testing.T) {
+	t.Parallel()
+	status, stdout, _ := oneCommand(t, "--help")
+	text := strings.Join(strings.Fields(stdout), " ")
+	for _, want := range []string{"0 done", "1 not done, and nothing has changed", "nothing to do (promote, abort)", "the supervisor is stopping", "2 wrong usage", "3 no supervisor was reached"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the help does not say %q", want)
+		}
+	}
+	if status != 0 {
+		t.Errorf("exit status %d", status)
+	}
+}
+
+// A name is a part of a path, and no way out of the directory.
+func TestNameIsChecked(t *testing.T) {
+	t.Parallel()
+	for _, command := range []string{"status", "reload", "promote", "abort", "upgrade", "doctor"} {
+		status, _, stderr := oneCommand(t, command, "--name", "../../x")
+		if status != exitUsage || !strings.Contains(stderr, `not a usable name: "../../x"`) || strings.Count(stderr, "\n") != 1 {
+			t.Errorf("%s: exit status %d: %s", command, status, stderr)
+		}
+	}
+}
