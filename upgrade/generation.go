@@ -84,7 +84,7 @@ func (g *generation) start(ctx context.Context, o Options, keep *keeper, prepare
 	if err := os.MkdirAll(o.RuntimeDirectory, 0o755); err != nil {
 		return fmt.Errorf("make the runtime directory: %w", err)
 	}
-	g.receiver, err = systemd.Listen(notifyPath(o.RuntimeDirectory, g.number), 0o666)
+	g.receiver, err = systemd.Listen(notifyPath(o.RuntimeDirectory, g.number), notifyMode)
 	if err != nil {
 		return fmt.Errorf("make the notify socket of generation %d: %w", g.number, err)
 	}
@@ -195,16 +195,16 @@ func (s *Supervisor) watch(g *generation) {
 		case <-g.parted:
 		}
 	})
-	if g.receiver != nil {
-		s.attend(func() { s.listen(g) })
+	if receiver := g.receiver; receiver != nil {
+		s.attend(func() { s.listen(g, receiver) })
 	}
 }
 
 // listen reads what a generation says, until its notify socket is closed. Whoever is not of its tree is not heard.
-func (s *Supervisor) listen(g *generation) {
+func (s *Supervisor) listen(g *generation, receiver *systemd.Receiver) {
 	tree, strangers := g.process.Tree(), 0
 	for {
-		m, err := g.receiver.Receive()
+		m, err := receiver.Receive()
 		if err != nil {
 			return
 		}
@@ -327,6 +327,9 @@ func (s *Supervisor) ending() []*generation {
 	}
 	return list
 }
+
+// notifyMode lets a service of any user write to its notify socket: who it is, the kernel tells.
+const notifyMode = 0o666
 
 // notifyPath is where a generation's notify socket is.
 func notifyPath(dir string, generation int) string {

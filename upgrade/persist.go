@@ -172,6 +172,19 @@ func (k *keeper) keepReceiverLocked(g *generation, wanted map[string]bool) {
 	k.kept[id] = true
 }
 
+// forget lets go of what is kept under a name, so that another one can be kept under it.
+func (k *keeper) forget(id string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.store == nil || !k.kept[id] {
+		return
+	}
+	if err := k.store.Unstore(id); err != nil {
+		k.warn(err)
+	}
+	delete(k.kept, id)
+}
+
 // sync has these sockets kept, and the generations' notify sockets, and lets go of all others.
 func (k *keeper) sync(sockets []fdpass.Socket, generations map[int]*generation) {
 	if k.store == nil {

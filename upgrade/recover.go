@@ -121,7 +121,7 @@ func (r *recovery) receiver(generation int, path string) (*systemd.Receiver, err
 			return receiver, nil
 		}
 	}
-	return systemd.Listen(path, 0o666)
+	return systemd.Listen(path, notifyMode)
 }
 
 // restoreSockets finds the sockets: in the store, with systemd, or with a process that has them.

@@ -167,6 +167,8 @@ func (s *Supervisor) Run() error {
 	defer beat.Stop()
 	busy := newTicker(extendEvery)
 	defer busy.Stop()
+	look := newTicker(tendEvery)
+	defer look.Stop()
 
 	s.beginWith(s.opts.Saved)
 	s.persist()
@@ -184,6 +186,8 @@ func (s *Supervisor) Run() error {
 			s.tell(s.opts.Manager.Watchdog())
 		case <-busy.C:
 			s.extend()
+		case <-look.C:
+			s.tend()
 		}
 		s.catchUp()
 		if s.state.Phase == Stopping && len(s.generations) == 0 && s.step == nil {

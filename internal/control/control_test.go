@@ -79,12 +79,19 @@ func serve(t *testing.T, f *fakeService) string {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	path := filepath.Join(dir, SocketName)
+	serveAt(t, path, f, slog.New(slog.DiscardHandler))
+	return path
+}
+
+// serveAt serves f at a path.
+func serveAt(t *testing.T, path string, f *fakeService, log *slog.Logger) {
+	t.Helper()
 	l, err := Listen(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	f.asked = make(chan upgrade.Request, 16)
-	s := NewServer(Identity{Name: "svc", PID: 42, Program: "test"}, f, slog.New(slog.DiscardHandler))
+	s := NewServer(Identity{Name: "svc", PID: 42, Program: "test"}, f, log)
 	s.Serve(l)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
@@ -94,7 +101,6 @@ func serve(t *testing.T, f *fakeService) string {
 			t.Error("the socket's file is left")
 		}
 	})
-	return path
 }
 
 func TestStatus(t *testing.T) {
