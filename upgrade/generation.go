@@ -71,6 +71,7 @@ type generation struct {
 	adopted    bool           // another supervisor has started it
 	replacedBy int            // the handoff that made the next one live; 0 if none has
 	watchdog   *time.Timer    // fires when it has not said WATCHDOG=1 in time; nil if it need not
+	deaf       []string       // sockets by which nobody gets to it any more, as it has shut them down
 	parted     chan struct{}  // closed when it is left to another supervisor
 	// notFurther ends the wait for its end, without ending it; set once it is being ended.
 	notFurther func()

@@ -66,6 +66,9 @@ func (h *handoff) holdNoLonger() {
 func (s *Supervisor) restart() {
 	h := s.newHandoff()
 	h.record.Restart = true
+	if s.live != nil {
+		h.record.By = []string{"supervisor"}
+	}
 	h.plan = s.plan
 }
 

@@ -64,7 +64,7 @@ func (s *Supervisor) save() (*Saved, []fdpass.Socket) {
 			Number: g.number, Release: g.release, Role: g.role, PID: g.process.Pid(), StartTime: g.process.StartTime(),
 			UID: g.uid, Cgroup: g.cgroupName(), Plan: g.plan.Source, Bound: t.add(g.bound), Inodes: g.inodes,
 			Status: g.status, Started: g.started, Ready: g.ready, Lived: g.lived, Why: g.why, Served: g.served,
-			Telling: g.telling, Told: g.wasTold(), Open: g.open,
+			Telling: g.telling, Told: g.wasTold(), Open: g.open, Deaf: g.deaf,
 		})
 	}
 	if s.live != nil {

@@ -67,7 +67,7 @@ func (r *recovery) restoreGenerations() {
 	for _, sg := range r.saved.Generations {
 		g := &generation{
 			number: sg.Number, release: sg.Release, inodes: sg.Inodes, role: sg.Role, uid: sg.UID, status: sg.Status,
-			started: sg.Started, ready: sg.Ready, lived: sg.Lived, why: sg.Why, served: sg.Served, open: sg.Open, telling: sg.Telling,
+			started: sg.Started, ready: sg.Ready, lived: sg.Lived, why: sg.Why, served: sg.Served, open: sg.Open, telling: sg.Telling, deaf: sg.Deaf,
 			adopted:  true,
 			notified: make(chan struct{}), told: make(chan struct{}), parted: make(chan struct{}),
 		}

@@ -80,6 +80,7 @@ type savedGeneration struct {
 	Telling   bool            `json:"telling,omitempty"` // its stop signal is about to be sent
 	Told      bool            `json:"told,omitempty"`    // its stop signal was sent
 	Open      []OpenSocket    `json:"open,omitempty"`
+	Deaf      []string        `json:"deaf,omitempty"` // the sockets by which nobody gets to it
 }
 
 // LoadSaved reads a state file. It returns nil and no error if there is none. An error that wraps ErrSaved says that

@@ -44,6 +44,8 @@ type GenerationStatus struct {
 	Ready       *time.Time `json:"ready,omitempty"`
 	Status      string     `json:"status,omitempty"`  // its own words
 	Because     string     `json:"because,omitempty"` // why it is being ended
+	// Deaf are the sockets by which nobody gets to it any more, because a process has shut them down; it is replaced as soon as possible.
+	Deaf []string `json:"deaf,omitempty"`
 }
 
 // SocketStatus is one socket of the live generation, or of the configuration where none is live.
@@ -62,8 +64,8 @@ type SocketStatus struct {
 	// and Lost how many of those could not be.
 	Forwarded int `json:"forwarded"`
 	Lost      int `json:"lost"`
-	// Repaired is how many times a process of the service had shut a shared socket down for everybody, or its path was
-	// removed, and it was put right.
+	// Repaired is how many times a process of the service had shut the socket down, or its path was removed, and it was put
+	// right.
 	Repaired int `json:"repaired,omitempty"`
 }
 
@@ -122,7 +124,7 @@ func (s *Supervisor) Status(ctx context.Context) (*Status, error) {
 func (g *generation) describe() GenerationStatus {
 	d := GenerationStatus{
 		Number: g.number, Release: g.release, Role: g.role, PID: g.process.Pid(), Started: g.started,
-		Status: g.status, Because: g.why,
+		Status: g.status, Because: g.why, Deaf: g.deaf,
 	}
 	if !g.ready.IsZero() {
 		ready := g.ready

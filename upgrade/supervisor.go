@@ -115,6 +115,8 @@ type Supervisor struct {
 	lastAsked *Record // the last that somebody asked for
 	lastRead  uint64  // when that one read the configuration, see bootTicks
 	restarts  backoff
+	repairs   backoff   // of a live generation that nobody gets to
+	repairAt  time.Time // when the next of them may begin
 	carriers  carriers
 	leaving   []departure // seats to give up once no step uses the sockets
 	deferred  []func()    // from the inbox, while the owner had to wait for a step

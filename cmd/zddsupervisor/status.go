@@ -76,6 +76,9 @@ func printStatus(out io.Writer, st *control.Status, now time.Time) {
 		if words == "" {
 			words = g.Because
 		}
+		if len(g.Deaf) > 0 {
+			words = "nobody gets to it by " + strings.Join(g.Deaf, ", ")
+		}
 		fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", g.Number, dash(g.Release), g.Role, g.PID, number(g.Processes),
 			number(g.Connections), round(now.Sub(g.Started)), words)
 	}
