@@ -332,7 +332,10 @@ func (s *Supervisor) ending() []*generation {
 // notifyMode lets a service of any user write to its notify socket: who it is, the kernel tells.
 const notifyMode = 0o666
 
+// notifyFile is what the names of notify sockets begin with.
+const notifyFile = "notify."
+
 // notifyPath is where a generation's notify socket is.
 func notifyPath(dir string, generation int) string {
-	return filepath.Join(dir, "notify."+strconv.Itoa(generation))
+	return filepath.Join(dir, notifyFile+strconv.Itoa(generation))
 }

@@ -128,3 +128,25 @@ func TestStalePID(t *testing.T) {
 	default:
 	}
 }
+
+// Without systemd and without a state file the service cannot be taken over, and is in the way: who starts a supervisor is told what it
+// is that has the address.
+func TestOrphanIsNamed(t *testing.T) {
+	t.Parallel()
+	r := startReign(t, tested("v0"))
+	st, was := r.status(), r.settled()
+	c := tested("v0")
+	c.sockets = strings.Replace(c.sockets, "127.0.0.1:0", r.address(), 1)
+	c.write(t, r.dir)
+	end(t, st.PID, unix.SIGKILL)
+	if err := os.Remove(filepath.Join(r.dir, "run", "state.json")); err != nil {
+		t.Fatal(err)
+	}
+	status, _, stderr := command(t, "run", "--config", filepath.Join(r.dir, "test.toml"))
+	if status != 2 || !strings.Contains(stderr, "in use by the service itself") || !strings.Contains(stderr, fmt.Sprintf("kill %d)", was.PID)) {
+		t.Errorf("exit status %d: %s", status, stderr)
+	}
+	end(t, was.PID, unix.SIGTERM)
+	r.again()
+	r.settled()
+}

@@ -168,6 +168,8 @@ func TestBrokenUpgrade(t *testing.T) {
 		{"ends as if all was well", "#!/bin/sh\nexit 0\n", "exited"},
 		{"crashes", "#!/bin/sh\nkill -SEGV $$\n", "segmentation fault"},
 		{"hangs", "#!/bin/sh\nexec sleep 1000\n", "timed out"},
+		{"hangs in a child", "#!/bin/sh\nsleep 1000\n", "timed out"},
+		{"leaves a child", "#!/bin/sh\n(setsid sleep 1000 &)\nexit 9\n", "exit status 9"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -190,6 +192,9 @@ func TestBrokenUpgrade(t *testing.T) {
 			st := r.status()
 			if now := live(st); st.PID != supervisor || now == nil || now.PID != before.PID {
 				t.Errorf("process %d answers, and %+v is live", st.PID, now)
+			}
+			if left := r.descendants(); len(left) != 1 {
+				t.Errorf("there are %v, and not the service alone", left)
 			}
 			r.reloadTo(tested("v1").with("[upgrade]\ntimeout = \"3s\"\n")).must()
 			install(t, program, r.path)
