@@ -63,7 +63,7 @@ func (s *Supervisor) save() (*Saved, []fdpass.Socket) {
 		v.Generations = append(v.Generations, savedGeneration{
 			Number: g.number, Release: g.release, Role: g.role, PID: g.process.Pid(), StartTime: g.process.StartTime(),
 			UID: g.uid, Cgroup: g.cgroupName(), Plan: g.plan.Source, Bound: t.add(g.bound), Inodes: g.inodes,
-			Status: g.status, Started: g.started, Ready: g.ready, Lived: g.lived, Why: g.why, Served: g.served,
+			Status: g.status, Started: s.clock.moment(g.started), Ready: s.clock.moment(g.ready), Lived: s.clock.moment(g.lived), Why: g.why, Served: g.served,
 			Telling: g.telling, Told: g.wasTold(), Open: g.open, Deaf: g.deaf,
 		})
 	}
@@ -71,7 +71,7 @@ func (s *Supervisor) save() (*Saved, []fdpass.Socket) {
 		v.Live = s.live.number
 	}
 	if h := s.hand; h != nil {
-		sh := &savedHandoff{Record: h.record, Bound: t.add(h.bound)}
+		sh := &savedHandoff{Record: h.record, Began: s.clock.moment(h.record.Began), Bound: t.add(h.bound)}
 		if h.plan != nil {
 			sh.Plan = h.plan.Source
 		}

@@ -22,6 +22,9 @@ import (
 //   - A generation that was being ended is ended; one that was told to stop is not told again, see resume.
 func (s *Supervisor) takeOver(v *Saved) {
 	s.number, s.handoffs, s.last, s.orphan = v.Number, v.Handoffs, v.Last, v.Orphan
+	if h := v.Handoff; h != nil {
+		h.Record.Began = s.clock.time(h.Began)
+	}
 	r := &recovery{s: s, saved: v, generations: make(map[int]*generation)}
 	r.restoreGenerations()
 	r.restoreSockets()
@@ -67,7 +70,7 @@ func (r *recovery) restoreGenerations() {
 	for _, sg := range r.saved.Generations {
 		g := &generation{
 			number: sg.Number, release: sg.Release, inodes: sg.Inodes, role: sg.Role, uid: sg.UID, status: sg.Status,
-			started: sg.Started, ready: sg.Ready, lived: sg.Lived, why: sg.Why, served: sg.Served, open: sg.Open, telling: sg.Telling, deaf: sg.Deaf,
+			started: r.s.clock.time(sg.Started), ready: r.s.clock.time(sg.Ready), lived: r.s.clock.time(sg.Lived), why: sg.Why, served: sg.Served, open: sg.Open, telling: sg.Telling, deaf: sg.Deaf,
 			adopted:  true,
 			notified: make(chan struct{}), told: make(chan struct{}), parted: make(chan struct{}),
 		}

@@ -129,6 +129,7 @@ type Supervisor struct {
 	unheeded  []unix.Signal   // what came too late
 
 	keeper      keeper
+	clock       clock
 	boot        string // the kernel's boot id
 	persisted   []byte // what the state file has
 	unpersisted string // why it could not be written last time
@@ -147,6 +148,7 @@ func New(opts Options) *Supervisor {
 	warn := func(err error) { log.Warn("the service manager does not keep a socket", "cause", err) }
 	return &Supervisor{
 		keeper:      keeper{store: opts.Store, kept: kept, warn: warn},
+		clock:       newClock(),
 		boot:        bootID(),
 		opts:        opts,
 		log:         log,
