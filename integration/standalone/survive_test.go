@@ -150,3 +150,42 @@ func TestOrphanIsNamed(t *testing.T) {
 	r.again()
 	r.settled()
 }
+
+// The disk with the state directory has become read-only when the supervisor is killed: that is said, and the service is taken over all
+// the same.
+func TestReadOnlyStateDirectory(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	r := startReign(t, tested("v0"))
+	was := r.settled()
+	client := r.loaded(2)
+	disk, path := filepath.Join(r.dir, "disk"), filepath.Join(r.dir, "test.toml")
+	if err := os.Mkdir(disk, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("tmpfs", disk, "tmpfs", unix.MS_RDONLY, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Unmount(disk, unix.MNT_DETACH) })
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	moved := strings.Replace(string(text), filepath.Join(r.dir, "state"), filepath.Join(disk, "state"), 1)
+	if err := os.WriteFile(path, []byte(moved), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	end(t, r.status().PID, unix.SIGKILL)
+	r.again()
+	r.only(was)
+	if !strings.Contains(r.log.String(), "the state directory cannot be made") || !strings.Contains(r.log.String(), "read-only file system") {
+		t.Errorf("the log says\n%s", r.log)
+	}
+	if status, _, stderr := r.reload(); status != 0 {
+		t.Errorf("reload: exit status %d: %s", status, stderr)
+	}
+	r.settled()
+	if result := client.Stop(); result.Failed() > 0 {
+		t.Errorf("%s", describeLoad(result))
+	}
+}

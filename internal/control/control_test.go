@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zddsupervisor/zddsupervisor/internal/leaktest"
 	"github.com/zddsupervisor/zddsupervisor/upgrade"
 )
 
@@ -27,7 +28,7 @@ func TestMain(m *testing.M) {
 		fmt.Println(err)
 		return
 	}
-	os.Exit(m.Run())
+	os.Exit(leaktest.Main(m))
 }
 
 // fakeService answers as it is told to.
