@@ -51,6 +51,9 @@ func explain(c *Command, path string, r *shim.Report) *ExecError {
 func explainFork(err error) string {
 	switch {
 	case errors.Is(err, unix.EAGAIN):
+		if which := exhausted(); which != "" {
+			return "no further process may be made: " + which
+		}
 		return "no further process may be made: the limit of the cgroup (pids.max), of the user (RLIMIT_NPROC) or of the system (kernel.threads-max, kernel.pid_max) is reached"
 	case errors.Is(err, unix.ENOMEM):
 		return "there is not enough memory for a further process"

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -125,23 +126,8 @@ func snapshot() (map[int]procStat, error) {
 }
 
 // hasEnv says whether a process was started with the environment entry, as far
-// as this process may look. Programs that overwrite their environment, to set
-// their title, lose it.
-func hasEnv(pid int, entry string) bool {
-	b, err := readProc(pid, "environ", make([]byte, 16<<10))
-	if err == nil && len(b) == 16<<10 {
-		b, err = readProc(pid, "environ", make([]byte, 512<<10))
-	}
-	if err != nil {
-		return false
-	}
-	for one := range bytes.SplitSeq(b, []byte{0}) {
-		if string(one) == entry {
-			return true
-		}
-	}
-	return false
-}
+// as this process may look.
+func hasEnv(pid int, entry string) bool { return slices.Contains(environOf(pid), entry) }
 
 // readProc reads a file of a process into buf and returns the part that is
 // filled; os.ErrNotExist if the process is gone. An *os.File would cost three

@@ -46,8 +46,11 @@ func (r *Reaper) Start(ctx context.Context, c Command) (*Process, error) {
 	case errors.As(err, &refused):
 		return nil, err
 	case errors.Is(err, errShimDied):
-		return nil, &ExecError{Path: path, Stage: StageFork, Err: err,
-			reason: fmt.Sprintf("%v (%v)", err, p.Exit())}
+		reason := fmt.Sprintf("%v (%v)", err, p.Exit())
+		if which := exhausted(); which != "" { // it has threads, too
+			reason += ": " + which
+		}
+		return nil, &ExecError{Path: path, Stage: StageFork, Err: err, reason: reason}
 	case err != nil:
 		return nil, fmt.Errorf("start %s: %w", path, err)
 	case report != nil:

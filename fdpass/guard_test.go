@@ -45,11 +45,70 @@ func TestGuardShutdown(t *testing.T) {
 	}
 }
 
-// A unix socket does not listen again, and that is said once.
+// A unix socket that was shut down takes nothing any more: another one is put at its path, like it, which the next generation gets,
+// with what has come meanwhile.
 func TestGuardShutdownUnix(t *testing.T) {
 	t.Parallel()
+	for _, network := range []string{"unix", "unixgram", "unixpacket"} {
+		t.Run(network, func(t *testing.T) {
+			t.Parallel()
+			dir := shortDir(t)
+			path := filepath.Join(dir, "s")
+			var log logBuffer
+			s := mustOpenAll(t, OpenOptions{Log: log.logger()}, network+"://"+path+"?permissions=0640")[0].Socket
+			for n := 1; n <= 3; n++ {
+				child, err := s.Join(n, 0)
+				must(t, err)
+				defer child.Close()
+				must(t, unix.Shutdown(child.Raw(), unix.SHUT_RDWR))
+				repairs(t, s, n, &log)
+				c, err := net.Dial(network, path)
+				must(t, err)
+				defer c.Close()
+				_, err = c.Write([]byte("hello"))
+				must(t, err)
+				next, err := s.Join(n+1, 0)
+				must(t, err)
+				defer next.Close()
+				sa, err := unix.Getsockname(next.Raw())
+				if name := sa.(*unix.SockaddrUnix).Name; name != path || err != nil {
+					t.Errorf("the next one has the address %q, %v", name, err)
+				}
+				from := next.Raw()
+				if network != "unixgram" {
+					from, _, err = unix.Accept4(from, unix.SOCK_CLOEXEC)
+					must(t, err)
+					defer unix.Close(from)
+				}
+				b := make([]byte, 10)
+				if n, err := unix.Read(from, b); string(b[:max(0, n)]) != "hello" {
+					t.Errorf("the next one has read %q, %v", b[:max(0, n)], err)
+				}
+			}
+			if info, err := os.Lstat(path); err != nil || info.Mode().Perm() != 0o640 {
+				t.Errorf("the file: %v, %v", info, err)
+			}
+			if text := log.String(); strings.Count(text, "another socket is in the place") != 3 || strings.Contains(text, "was removed") {
+				t.Errorf("the log says %q", text)
+			}
+			must(t, os.Remove(path)) // of the newest one
+			repairs(t, s, 4, &log)
+			if !strings.Contains(log.String(), "it is put back") {
+				t.Errorf("the log says %q", log.String())
+			}
+			must(t, s.Close())
+			if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+				t.Errorf("left: %v, %v", left, err)
+			}
+		})
+	}
+}
+
+// An abstract name is taken for as long as a process has the socket: there is nothing to be done, and that is said once.
+func TestGuardShutdownAbstract(t *testing.T) {
+	t.Parallel()
 	var log logBuffer
-	s := mustOpenAll(t, OpenOptions{Log: log.logger()}, "unix://"+filepath.Join(shortDir(t), "s"))[0].Socket
+	s := mustOpenAll(t, OpenOptions{Log: log.logger()}, "unix://"+abstract(t))[0].Socket
 	child, err := s.Join(1, 0)
 	must(t, err)
 	defer child.Close()
@@ -62,6 +121,51 @@ func TestGuardShutdownUnix(t *testing.T) {
 	if n := mustStats(t, s).Repaired; n != 0 {
 		t.Errorf("%d repairs", n)
 	}
+}
+
+// A path that was removed with its second link, and with its directory: another socket is there once there is a directory again.
+func TestGuardDirectory(t *testing.T) {
+	t.Parallel()
+	for name, remove := range map[string]func(dir string) error{
+		"removed": os.RemoveAll,
+		"moved":   func(dir string) error { return os.Rename(dir, dir+".moved") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := filepath.Join(shortDir(t), "d")
+			path := filepath.Join(dir, "s")
+			must(t, os.Mkdir(dir, 0o755))
+			var log logBuffer
+			s := mustOpenAll(t, OpenOptions{Log: log.logger()}, "unix://"+path)[0].Socket
+			for n := 1; n <= 2; n++ {
+				for remove(dir) != nil { // the guard may be faster
+				}
+				time.Sleep(time.Duration(n-1) * guardRest) // so that it has failed before, or not
+				must(t, os.Mkdir(dir, 0o755))
+				for end := time.Now().Add(deadline); !joins(t, s, n); time.Sleep(time.Millisecond) {
+					if time.Now().After(end) {
+						t.Fatalf("the log says %q", log.String())
+					}
+				}
+				must(t, os.RemoveAll(dir+".moved"))
+			}
+		})
+	}
+}
+
+// joins reports whether a client of a unix socket gets to a generation that joins just now.
+func joins(t *testing.T, s Socket, generation int) bool {
+	t.Helper()
+	child, err := s.Join(generation, 0)
+	must(t, err)
+	defer child.Close()
+	c, err := connectUnix(t, s.Addr())
+	defer c.Close()
+	if err != nil {
+		return false
+	}
+	waits, err := readable(child.Raw())
+	return waits && err == nil
 }
 
 // A path that a process of the service removes, or moves away, is put back: the same socket, with owner and mode.

@@ -7,6 +7,8 @@ var ErrShutDown = errors.New("the generation has shut the socket down: nobody ca
 
 func (sh *shared) Listening(gen int) error { return sh.open() }
 
+func (sh *shared) Revive(gen int) (bool, error) { return false, sh.open() }
+
 func (st *steered) Listening(gen int) error {
 	st.mu.Lock()
 	defer st.mu.Unlock()

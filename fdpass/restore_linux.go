@@ -22,6 +22,11 @@ func restore(s Snapshot, find func(Part) *FD, log *slog.Logger) (_ Socket, err e
 	var at endpoint
 	for _, part := range s.Parts {
 		fd, e, err := restorePart(part, find)
+		if err != nil && s.Mode == Steered && part.Generation != s.Target {
+			// Nothing is wrong with that: it was told to stop, and nobody but the supervisor had the socket still.
+			log.Info("a generation that new connections do not go to has no socket any more", "socket", s.Spec.FDName(), "generation", part.Generation, "cause", err)
+			continue
+		}
 		if err != nil {
 			log.Warn("a part of a socket is lost", "socket", s.Spec.FDName(), "generation", part.Generation, "cause", err)
 			continue

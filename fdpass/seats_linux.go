@@ -29,7 +29,7 @@ func (st *steered) seatFor(gen, heirOf int) (*seat, error) {
 		if s == nil || s.forwards { // what comes there is passed on
 			continue
 		}
-		if err := st.revive(s); err != nil {
+		if _, err := st.revive(s); err != nil {
 			return nil, err
 		}
 		if st.target == from {
@@ -78,30 +78,47 @@ func (st *steered) makeRoom() (*seat, error) {
 	return nil, st.remove(s)
 }
 
+func (st *steered) Revive(gen int) (was bool, err error) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if err := st.open(); err != nil {
+		return false, err
+	}
+	s := st.seatOf(gen)
+	if s == nil || s.forwards || st.retires {
+		return false, nil
+	}
+	if was, err = st.revive(s); was {
+		st.repaired++
+	}
+	return was, err
+}
+
 // revive makes the socket of a seat listen again where its generation has shut it
-// down: the next one is to have one that works. The caller holds mu.
-func (st *steered) revive(s *seat) error {
+// down: the next one is to have one that works. It reports whether that was so. The
+// caller holds mu.
+func (st *steered) revive(s *seat) (was bool, err error) {
 	if _, limit, err := tcpQueue(s.fd.Raw()); err != nil || limit != Unknown {
-		return err
+		return false, err
 	}
 	st.log.Warn("a generation has shut down the socket that it was lent, so that clients were refused; it listens again for the next one", "socket", st.spec.FDName(), "generation", s.gen)
 	addr, err := st.endpoint.addrPort()
 	if err != nil {
-		return err
+		return true, err
 	}
 	sa, _, err := target{addr: addr}.sockaddr()
 	if err != nil {
-		return err
+		return true, err
 	}
 	// A port that was not asked for by number is lost with the shutdown.
 	if err := unix.Bind(s.fd.Raw(), sa); err != nil && err != unix.EINVAL {
-		return os.NewSyscallError("bind", err)
+		return true, os.NewSyscallError("bind", err)
 	}
 	if err := st.spec.listen(s.fd.Raw()); err != nil {
-		return err
+		return true, err
 	}
 	st.seats = append(slices.DeleteFunc(st.seats, func(other *seat) bool { return other == s }), s) // as the kernel does
-	return st.steer()
+	return true, st.steer()
 }
 
 // another returns one more socket on the address, which the caller owns. It is

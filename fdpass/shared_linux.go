@@ -25,7 +25,7 @@ type shared struct {
 
 	mu   sync.Mutex
 	spec Spec        // as it is in force
-	fd   *FD         // owned; closed is closed for good
+	fd   *FD         // owned; closed is closed for good; the guard may put another one there
 	file *socketFile // of a unix path that we bound, else nil
 	sink *FD         // owned; takes the SYNs while the socket retires, or nil
 
@@ -38,18 +38,48 @@ func (sh *shared) watch() {
 	if !sh.endpoint.listens() && sh.file == nil {
 		return
 	}
-	var relisten func() error
-	if sh.endpoint.listens() {
-		relisten = func() error { return sh.use(sh.relisten) }
+	what := guarded{socket: sh.fd, file: sh.file}
+	switch {
+	case sh.file != nil:
+		what.renew = sh.renew
+	case sh.endpoint.listens():
+		what.listen = func() error { return sh.use(sh.relisten) }
 	}
-	sh.guard = newGuard(sh.fd, sh.file, sh.log.With("socket", sh.spec.FDName()), relisten)
+	sh.guard = newGuard(what, sh.log.With("socket", sh.spec.FDName()))
+}
+
+// renew puts another socket at the path of a unix socket that takes nothing any
+// more, and returns it; it is borrowed. Those who have the old one keep that, and what
+// waits in it: the new one is for generations that join from now on. It is for the
+// guard.
+//
+// The new one is bound to the path itself, and not beside it and renamed, since
+// programs ask for the address of a socket that they inherit. There is no file for a
+// moment then; connections failed before, too.
+func (sh *shared) renew() (*FD, error) {
+	sh.mu.Lock()
+	spec := sh.spec
+	sh.mu.Unlock()
+	if err := sh.file.unlink(sh.file.path); err != nil {
+		return nil, err
+	}
+	fd, file, err := spec.openUnix(sh.log)
+	if err != nil {
+		_ = sh.file.restore() // the first error is the one that tells
+		return nil, err
+	}
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	old := sh.fd
+	sh.fd, sh.file.id = fd, file.id
+	return fd, old.Close()
 }
 
 // errDeaf is what is wrong with a socket that takes no connections any more.
 var errDeaf = errors.New("the kernel does not let it take connections any more")
 
 // relisten makes the socket take connections again, where it always has, after
-// shutdown(2) has ended that for everybody. For a unix socket there is no way.
+// shutdown(2) has ended that for everybody. For an abstract unix name there is no way.
 func (sh *shared) relisten(raw int) error {
 	if sh.endpoint.tcp() {
 		// A port that the kernel has chosen is not kept for it.
@@ -133,8 +163,12 @@ func (sh *shared) Addr() string { return sh.endpoint.addr() }
 
 func (sh *shared) Mode() Mode { return Shared }
 
-func (sh *shared) Join(gen, heirOf int) (*FD, error) {
-	return sh.fd.Dup()
+func (sh *shared) Join(gen, heirOf int) (fd *FD, err error) {
+	err = sh.use(func(int) error {
+		fd, err = sh.fd.Dup()
+		return err
+	})
+	return fd, err
 }
 
 func (sh *shared) Cutover(gen int) error { return sh.open() }

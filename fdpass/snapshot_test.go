@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"strings"
 	"testing"
 	"time"
 )
@@ -178,5 +179,36 @@ func TestRestoreLost(t *testing.T) {
 	}
 	if restored, err := Restore(snapshot, func(Part) *FD { return again }, nil); !errors.Is(err, ErrLost) || restored != nil {
 		t.Errorf("shut down: %v, %v", restored, err)
+	}
+}
+
+// That the socket of a generation which was told to stop has gone with the supervisor is as it should be; that of the one which
+// connections go to is not.
+func TestRestoreWithout(t *testing.T) {
+	t.Parallel()
+	for lost, want := range map[int]string{1: "level=INFO", 2: "level=WARN"} {
+		s := mustOpen(t, "tcp://127.0.0.1:0")
+		var children []*FD
+		for generation := 1; generation <= 2; generation++ {
+			child, err := s.Join(generation, 0)
+			must(t, err)
+			defer child.Close()
+			children = append(children, child)
+		}
+		must(t, s.Cutover(2))
+		snapshot, err := s.Snapshot()
+		must(t, err)
+		var log logBuffer
+		restored, err := Restore(snapshot, func(p Part) *FD {
+			if p.Generation == lost {
+				return nil
+			}
+			return children[p.Generation-1]
+		}, log.logger())
+		must(t, err)
+		defer restored.Close()
+		if !strings.Contains(log.String(), want) || strings.Count(log.String(), "level=") != 1 {
+			t.Errorf("without that of generation %d: %s", lost, log.String())
+		}
 	}
 }

@@ -136,6 +136,12 @@ type Socket interface {
 	// have said. In shared mode, and for a generation without a seat, it is nil.
 	Listening(gen int) error
 
+	// Revive makes the seat of a generation that Listening complains of listen again,
+	// so that connections wait there and are not refused, and reports whether that had
+	// to be. Whether the generation accepts them is another matter. In shared mode it
+	// does nothing: that is seen to at once, whoever has done it.
+	Revive(gen int) (bool, error)
+
 	// EachPart calls do for every kernel socket that is the supervisor's own, and
 	// ends with the first error. fd is borrowed for the call, in which no other
 	// method may be called.
@@ -187,8 +193,8 @@ type Stats struct {
 	ShutDown bool
 
 	// Repaired is how many times a process had shut a shared socket down for
-	// everybody, or removed its path, and it was put right. It counts from when
-	// this process has it.
+	// everybody, or removed its path, and it was put right, and how often Revive had
+	// something to do. It counts from when this process has it.
 	Repaired int
 }
 

@@ -289,3 +289,40 @@ func TestSteeredConcurrent(t *testing.T) {
 	must(t, s.Close())
 	wg.Wait()
 }
+
+// A generation that has shut its seat down takes connections again once that is revived: the process that has it can accept them.
+func TestRevive(t *testing.T) {
+	t.Parallel()
+	for _, spec := range []string{"127.0.0.1:0", "tcp6://[::1]:0", "tcp://:0"} {
+		t.Run(spec, func(t *testing.T) {
+			t.Parallel()
+			s := mustOpen(t, spec)
+			old, err := s.Join(1, 0)
+			must(t, err)
+			defer old.Close()
+			child, err := s.Join(2, 0)
+			must(t, err)
+			defer child.Close()
+			must(t, s.Cutover(2))
+			if was, err := s.Revive(2); was || err != nil {
+				t.Errorf("one that listens: %v, %v", was, err)
+			}
+			for n := 1; n <= 2; n++ {
+				must(t, unix.Shutdown(child.Raw(), unix.SHUT_RDWR))
+				if err := s.Listening(2); !errors.Is(err, ErrShutDown) {
+					t.Errorf("shut down: %v", err)
+				}
+				if was, err := s.Revive(2); !was || err != nil {
+					t.Fatalf("one that does not: %v, %v", was, err)
+				}
+				must(t, s.Listening(2))
+				for range 20 { // all to it, and not by chance
+					echo(t, dialText(t, s.Addr()), accept(t, child), "hello")
+				}
+				if st := mustStats(t, s); st.Repaired != n {
+					t.Errorf("%d repairs, after %d", st.Repaired, n)
+				}
+			}
+		})
+	}
+}

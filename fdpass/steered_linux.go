@@ -23,18 +23,19 @@ type steered struct {
 	log       *slog.Logger
 	forwarder *forwarder
 
-	mu      sync.Mutex
-	spec    Spec // as it is in force, with all that one more socket has to have
-	asked   Spec // as the configuration has it
-	closed  bool
-	seats   []*seat // in the order in which the kernel has them
-	target  int     // the generation that connections go to; 0 while none has a seat
-	canary  int     // the generation that gets a share of them; 0 for none
-	share   float64
-	dialing []*probeConn
-	dropped int  // what the seats that are gone have dropped
-	retires bool // connections cannot be passed on any more
-	sink    *FD  // owned; takes the SYNs while the socket retires, or nil
+	mu       sync.Mutex
+	spec     Spec // as it is in force, with all that one more socket has to have
+	asked    Spec // as the configuration has it
+	closed   bool
+	seats    []*seat // in the order in which the kernel has them
+	target   int     // the generation that connections go to; 0 while none has a seat
+	canary   int     // the generation that gets a share of them; 0 for none
+	share    float64
+	dialing  []*probeConn
+	repaired int  // how many times Revive had something to do
+	dropped  int  // what the seats that are gone have dropped
+	retires  bool // connections cannot be passed on any more
+	sink     *FD  // owned; takes the SYNs while the socket retires, or nil
 }
 
 // found makes the bound socket raw, which is borrowed and does not listen yet,
@@ -90,7 +91,7 @@ func (st *steered) Stats() (Stats, error) {
 	if err := st.open(); err != nil {
 		return Stats{}, err
 	}
-	total := Stats{Queue: Unknown, QueueLimit: Unknown, Dropped: Unknown, Forwarded: int(st.forwarder.done.Load()), Lost: int(st.forwarder.lost.Load())}
+	total := Stats{Queue: Unknown, QueueLimit: Unknown, Dropped: Unknown, Forwarded: int(st.forwarder.done.Load()), Lost: int(st.forwarder.lost.Load()), Repaired: st.repaired}
 	if st.sink != nil {
 		sunk, err := st.endpoint.stats(st.sink.Raw())
 		if err != nil {

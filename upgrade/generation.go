@@ -75,6 +75,7 @@ type generation struct {
 	// onProbation says that it has ended by itself too soon after it became live.
 	onProbation bool
 	watchdog    *time.Timer   // fires when it has not said WATCHDOG=1 in time; nil if it need not
+	deaf        []string      // sockets by which nobody gets to it any more, as it has shut them down
 	parted      chan struct{} // closed when it is left to another supervisor
 	// notFurther ends the wait for its end, without ending it; set once it is being ended.
 	notFurther func()
@@ -88,7 +89,7 @@ func (g *generation) start(ctx context.Context, o Options, keep *keeper, prepare
 	if err := os.MkdirAll(o.RuntimeDirectory, 0o755); err != nil {
 		return fmt.Errorf("make the runtime directory: %w", err)
 	}
-	g.receiver, err = systemd.Listen(notifyPath(o.RuntimeDirectory, g.number), 0o666)
+	g.receiver, err = systemd.Listen(notifyPath(o.RuntimeDirectory, g.number), notifyMode)
 	if err != nil {
 		return fmt.Errorf("make the notify socket of generation %d: %w", g.number, err)
 	}
@@ -199,16 +200,16 @@ func (s *Supervisor) watch(g *generation) {
 		case <-g.parted:
 		}
 	})
-	if g.receiver != nil {
-		s.attend(func() { s.listen(g) })
+	if receiver := g.receiver; receiver != nil {
+		s.attend(func() { s.listen(g, receiver) })
 	}
 }
 
 // listen reads what a generation says, until its notify socket is closed. Whoever is not of its tree is not heard.
-func (s *Supervisor) listen(g *generation) {
+func (s *Supervisor) listen(g *generation, receiver *systemd.Receiver) {
 	tree, strangers := g.process.Tree(), 0
 	for {
-		m, err := g.receiver.Receive()
+		m, err := receiver.Receive()
 		if err != nil {
 			return
 		}
@@ -334,7 +335,13 @@ func (s *Supervisor) ending() []*generation {
 	return list
 }
 
+// notifyMode lets a service of any user write to its notify socket: who it is, the kernel tells.
+const notifyMode = 0o666
+
+// notifyFile is what the names of notify sockets begin with.
+const notifyFile = "notify."
+
 // notifyPath is where a generation's notify socket is.
 func notifyPath(dir string, generation int) string {
-	return filepath.Join(dir, "notify."+strconv.Itoa(generation))
+	return filepath.Join(dir, notifyFile+strconv.Itoa(generation))
 }

@@ -73,8 +73,11 @@ func (h *handoff) holdNoLonger() {
 func (s *Supervisor) restart() {
 	h := s.newHandoff()
 	h.record.Restart, h.record.Kind = true, KindRestart
-	if s.first {
+	switch {
+	case s.first:
 		h.record.Kind = KindStart
+	case s.live != nil:
+		h.record.By = []string{"supervisor"}
 	}
 	h.plan = s.plan
 	s.goBackFor(h)

@@ -54,6 +54,7 @@ const (
 	StepFailed                // it has failed
 	NewExited                 // the main process of the generation that is being started has ended
 	LiveExited                // the main process of the live generation has ended by itself
+	LiveDeaf                  // nobody gets to the live generation any more, by its own doing
 	RetryDue                  // the back-off has run out
 	AllGone                   // no generation is left and no step runs
 	ReplaceAsked              // another supervisor is there, which is to take the service over
@@ -65,7 +66,7 @@ const (
 
 var eventNames = [events]string{
 	"reload asked", "stop asked", "kill asked", "promote asked", "abort asked", "step done", "step failed", "new exited", "live exited",
-	"retry due", "all gone", "replace asked", "replaced", "not replaced", "deploy asked",
+	"live deaf", "retry due", "all gone", "replace asked", "replaced", "not replaced", "deploy asked",
 }
 
 // String returns the event's name.
@@ -91,7 +92,7 @@ const (
 	Kill                        // cancel the step that runs, kill every generation
 	Retry                       // arm the back-off after which the service is started again
 	Begin                       // take the requests that wait and begin a handoff for them
-	Restart                     // begin to start the service again as it was
+	Restart                     // begin to start the service as it was, again or in the stead of the live generation
 	Step                        // run the step that the new phase is named after
 	Exit                        // end the supervisor
 	Part                        // let go of everything, and leave it to the other supervisor
@@ -200,6 +201,11 @@ func nextIdle(s State, e Event) (State, Action) {
 			return s, None
 		}
 		return State{Phase: Resolving}, Restart | Step
+	case LiveDeaf:
+		if !s.Live {
+			return s, Illegal
+		}
+		return State{Phase: Resolving, Live: true}, Restart | Step
 	case PromoteAsked, AbortAsked:
 		return s, Decline
 	case ReplaceAsked:
@@ -218,7 +224,7 @@ func nextReplacing(s State, e Event) (State, Action) {
 		return s, Defer
 	case PromoteAsked, AbortAsked, ReplaceAsked, DeployAsked:
 		return s, Decline
-	case LiveExited, RetryDue, AllGone: // whoever has it then sees for itself
+	case LiveExited, LiveDeaf, RetryDue, AllGone: // whoever has it then sees for itself
 		return s, None
 	case Replaced:
 		return s, Cede
@@ -245,6 +251,8 @@ func nextHolding(s State, e Event) (State, Action) {
 			return s, Illegal
 		}
 		return State{Phase: Holding}, None
+	case LiveDeaf:
+		return nextDeaf(s)
 	case RetryDue, AllGone:
 		return s, None
 	}
@@ -299,10 +307,20 @@ func nextStep(s State, e Event) (State, Action) {
 			return State{Phase: s.Phase, Again: s.Again}, Hasten
 		}
 		return State{Phase: s.Phase, Again: s.Again}, None
+	case LiveDeaf:
+		return nextDeaf(s)
 	case RetryDue, AllGone:
 		return s, None
 	}
 	return s, Illegal
+}
+
+// nextDeaf goes on: the live generation's replacement is on its way already.
+func nextDeaf(s State) (State, Action) {
+	if !s.Live {
+		return s, Illegal
+	}
+	return s, None
 }
 
 // failed rolls back, and goes on with what is owed: the handoff that waits, or a restart where nothing is live.
@@ -333,7 +351,7 @@ func nextStopping(s State, e Event) (State, Action) {
 		return s, Halt
 	case AllGone:
 		return State{Phase: Stopped}, Exit
-	case StopAsked, NewExited, LiveExited, RetryDue:
+	case StopAsked, NewExited, LiveExited, LiveDeaf, RetryDue:
 		return s, None
 	}
 	return s, Illegal

@@ -166,7 +166,7 @@ func TestIllegalPairs(t *testing.T) {
 			got = append(got, s.String()+", "+e.String())
 		}
 	})
-	const want = 158
+	const want = 183
 	if len(got) != want {
 		t.Errorf("%d illegal pairs, want %d:", len(got), want)
 		for _, g := range got {
@@ -200,6 +200,8 @@ func TestPaths(t *testing.T) {
 		{"abort in the soak", State{Phase: Soaking, Live: true}, []Event{AbortAsked, StepFailed}, State{Live: true}, Rollback},
 		{"new one dies in the soak", State{Phase: Soaking, Live: true}, []Event{NewExited}, State{Live: true}, Rollback},
 		{"both die", State{Phase: Warming, Live: true}, []Event{LiveExited, NewExited}, State{}, Rollback | Retry},
+		{"nobody gets to it any more", State{Live: true}, append([]Event{LiveDeaf}, steps(10)...), State{Live: true}, Complete},
+		{"nobody gets to either", State{Live: true}, []Event{LiveDeaf, StepFailed}, State{Live: true}, Rollback},
 		{"crash", State{Live: true}, []Event{LiveExited}, State{}, Retry},
 		{"a reload cuts the back-off short", State{}, []Event{ReloadAsked}, State{Phase: Holding}, Begin | Step},
 		{"a thousand requests, one more handoff", State{Phase: Warming, Live: true}, []Event{ReloadAsked, ReloadAsked, ReloadAsked, StepFailed},

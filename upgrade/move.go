@@ -29,7 +29,7 @@ func (s *Supervisor) probe(ctx context.Context, h *handoff) work {
 // share lets the new generation have a part of new connections, more and more of them, and watches it meanwhile.
 func (s *Supervisor) share(ctx context.Context, h *handoff, st *step) work {
 	steps := h.plan.Canary
-	if s.live == nil || len(steps) == 0 {
+	if s.live == nil || h.record.Restart || len(steps) == 0 { // nobody gets to a live one that is replaced by itself
 		return nil
 	}
 	if !anySteered(h.bound) {
@@ -110,7 +110,7 @@ func (s *Supervisor) settled(ctx context.Context, bound []fdpass.Bound, generati
 // soak keeps the old generation in reach while the new one shows what it is worth.
 func (s *Supervisor) soak(ctx context.Context, h *handoff, st *step) work {
 	d := h.plan.Soak
-	if s.live == nil || d <= 0 {
+	if s.live == nil || h.record.Restart || d <= 0 {
 		return nil
 	}
 	watch := s.watcher(ctx, h, st)

@@ -63,15 +63,15 @@ func (s *Supervisor) save() (*Saved, []fdpass.Socket) {
 		v.Generations = append(v.Generations, savedGeneration{
 			Number: g.number, Release: g.release, Role: g.role, Kind: g.kind, PID: g.process.Pid(), StartTime: g.process.StartTime(),
 			UID: g.uid, Cgroup: g.cgroupName(), Plan: g.plan.Source, Bound: t.add(g.bound), Inodes: g.inodes,
-			Status: g.status, Started: g.started, Ready: g.ready, Lived: g.lived, Why: g.why, Served: g.served,
-			Telling: g.telling, Told: g.wasTold(), Open: g.open,
+			Status: g.status, Started: s.clock.moment(g.started), Ready: s.clock.moment(g.ready), Lived: s.clock.moment(g.lived), Why: g.why, Served: g.served,
+			Telling: g.telling, Told: g.wasTold(), Open: g.open, Deaf: g.deaf,
 		})
 	}
 	if s.live != nil {
 		v.Live = s.live.number
 	}
 	if h := s.hand; h != nil {
-		sh := &savedHandoff{Record: h.record, Bound: t.add(h.bound)}
+		sh := &savedHandoff{Record: h.record, Began: s.clock.moment(h.record.Began), Bound: t.add(h.bound)}
 		if h.plan != nil {
 			sh.Plan = h.plan.Source
 		}
@@ -173,6 +173,19 @@ func (k *keeper) keepReceiverLocked(g *generation, wanted map[string]bool) {
 		return
 	}
 	k.kept[id] = true
+}
+
+// forget lets go of what is kept under a name, so that another one can be kept under it.
+func (k *keeper) forget(id string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.store == nil || !k.kept[id] {
+		return
+	}
+	if err := k.store.Unstore(id); err != nil {
+		k.warn(err)
+	}
+	delete(k.kept, id)
 }
 
 // sync has these sockets kept, and the generations' notify sockets, and lets go of all others.

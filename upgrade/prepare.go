@@ -4,9 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/zddsupervisor/zddsupervisor/child"
 	"github.com/zddsupervisor/zddsupervisor/fdpass"
 )
 
@@ -83,10 +88,12 @@ func (s *Supervisor) check(parent context.Context, h *handoff) work {
 func (s *Supervisor) open(h *handoff) work {
 	specs, places := h.plan.Sockets, h.plan.Places
 	o := fdpass.OpenOptions{Have: s.bound, FromSystemd: s.opts.Systemd, Log: s.log}
+	alone := len(s.generations) == 0
 	return func() (func(), error) {
 		bound, fresh, err := fdpass.Open(specs, o)
 		var failed *fdpass.OpenError
 		if errors.As(err, &failed) {
+			err = s.explainLeft(failed, alone)
 			if i := slices.Index(specs, failed.Spec); i >= 0 && i < len(places) {
 				err = fmt.Errorf("%s: %w", places[i], err)
 			}
@@ -96,4 +103,20 @@ func (s *Supervisor) open(h *handoff) work {
 		}
 		return func() { h.bound, h.fresh = bound, fresh }, err
 	}
+}
+
+// explainLeft says so where an address is in use by what a supervisor before this one has started, of which nothing is known
+// any more. alone says that this one has started nothing.
+func (s *Supervisor) explainLeft(failed *fdpass.OpenError, alone bool) *fdpass.OpenError {
+	if !alone || !errors.Is(failed, unix.EADDRINUSE) {
+		return failed
+	}
+	left, err := child.Left(filepath.Join(s.opts.RuntimeDirectory, notifyFile))
+	if err != nil || len(left) == 0 {
+		return failed
+	}
+	pids := strings.Trim(fmt.Sprint(left), "[]")
+	failed.Reason = fmt.Sprintf("its address %s is in use by the service itself, which a supervisor has left that is gone, and of which nothing is known any more: process %s; "+
+		"end it (kill %[2]s) and start again", failed.Spec.Address, pids)
+	return failed
 }

@@ -22,6 +22,9 @@ import (
 //   - A generation that was being ended is ended; one that was told to stop is not told again, see resume.
 func (s *Supervisor) takeOver(v *Saved) {
 	s.number, s.handoffs, s.last, s.orphan = max(v.Number, s.number), max(v.Handoffs, s.handoffs), v.Last, v.Orphan
+	if h := v.Handoff; h != nil {
+		h.Record.Began = s.clock.time(h.Began)
+	}
 	r := &recovery{s: s, saved: v, generations: make(map[int]*generation)}
 	r.restoreGenerations()
 	r.restoreSockets()
@@ -72,7 +75,8 @@ func (r *recovery) restoreGenerations() {
 	for _, sg := range r.saved.Generations {
 		g := &generation{
 			number: sg.Number, release: sg.Release, inodes: sg.Inodes, role: sg.Role, kind: sg.Kind, uid: sg.UID, status: sg.Status,
-			started: sg.Started, ready: sg.Ready, lived: sg.Lived, why: sg.Why, served: sg.Served, open: sg.Open, telling: sg.Telling,
+			started: r.s.clock.time(sg.Started), ready: r.s.clock.time(sg.Ready), lived: r.s.clock.time(sg.Lived), why: sg.Why,
+			served: sg.Served, open: sg.Open, telling: sg.Telling, deaf: sg.Deaf,
 			adopted:  true,
 			notified: make(chan struct{}), told: make(chan struct{}), parted: make(chan struct{}),
 		}
@@ -126,7 +130,7 @@ func (r *recovery) receiver(generation int, path string) (*systemd.Receiver, err
 			return receiver, nil
 		}
 	}
-	return systemd.Listen(path, 0o666)
+	return systemd.Listen(path, notifyMode)
 }
 
 // restoreSockets finds the sockets: in the store, with systemd, or with a process that has them.

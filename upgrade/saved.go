@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/zddsupervisor/zddsupervisor/fdpass"
 )
@@ -53,6 +52,7 @@ type savedBound struct {
 // savedHandoff is a handoff that is under way.
 type savedHandoff struct {
 	Record Record          `json:"record"`
+	Began  moment          `json:"began"`          // Record.Began is for showing
 	New    int             `json:"new,omitempty"`  // the generation, once it has a process
 	Plan   json.RawMessage `json:"plan,omitempty"` // of the new generation
 	Bound  []savedBound    `json:"bound,omitempty"`
@@ -81,14 +81,15 @@ type savedGeneration struct {
 	Bound     []savedBound    `json:"bound"`
 	Inodes    []uint64        `json:"inodes"` // of its sockets
 	Status    string          `json:"status,omitempty"`
-	Started   time.Time       `json:"started"`
-	Ready     time.Time       `json:"ready"`
-	Lived     time.Time       `json:"lived"`
+	Started   moment          `json:"started"`
+	Ready     moment          `json:"ready,omitempty"`
+	Lived     moment          `json:"lived,omitempty"`
 	Why       string          `json:"why,omitempty"`
 	Served    bool            `json:"served,omitempty"`
 	Telling   bool            `json:"telling,omitempty"` // its stop signal is about to be sent
 	Told      bool            `json:"told,omitempty"`    // its stop signal was sent
 	Open      []OpenSocket    `json:"open,omitempty"`
+	Deaf      []string        `json:"deaf,omitempty"` // the sockets by which nobody gets to it
 }
 
 // LoadSaved reads a state file. It returns nil and no error if there is none. An error that wraps ErrSaved says that

@@ -35,6 +35,13 @@ func encode(t testing.TB, v any) []byte {
 	return b
 }
 
+func decode(t testing.TB, b []byte, v any) {
+	t.Helper()
+	if err := json.Unmarshal(b, v); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestSavedRoundTrip(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "state.json")

@@ -58,6 +58,8 @@ type GenerationStatus struct {
 	Because     string     `json:"because,omitempty"` // why it is being ended
 	// Ending is how far that is; nil for one that is not being ended.
 	Ending *EndingStatus `json:"ending,omitempty"`
+	// Deaf are the sockets by which nobody gets to it any more, because a process has shut them down; it is replaced as soon as possible.
+	Deaf []string `json:"deaf,omitempty"`
 }
 
 // EndingStatus is how far the end of a generation is.
@@ -89,8 +91,8 @@ type SocketStatus struct {
 	// and Lost how many of those could not be.
 	Forwarded int `json:"forwarded"`
 	Lost      int `json:"lost"`
-	// Repaired is how many times a process of the service had shut a shared socket down for everybody, or its path was
-	// removed, and it was put right.
+	// Repaired is how many times a process of the service had shut the socket down, or its path was removed, and it was put
+	// right.
 	Repaired int `json:"repaired,omitempty"`
 }
 
@@ -158,7 +160,7 @@ func (s *Supervisor) Status(ctx context.Context) (*Status, error) {
 func (g *generation) describe() GenerationStatus {
 	d := GenerationStatus{
 		Number: g.number, Release: g.release, Role: g.role, PID: g.process.Pid(), Started: g.started,
-		Status: g.status, Because: g.why,
+		Status: g.status, Because: g.why, Deaf: g.deaf,
 	}
 	if !g.ready.IsZero() {
 		ready := g.ready

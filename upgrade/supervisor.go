@@ -122,7 +122,9 @@ type Supervisor struct {
 	lastAsked *Record // the last that somebody asked for
 	lastRead  uint64  // when that one read the configuration, see bootTicks
 	restarts  backoff
-	down      string // why nothing is live, where it is so
+	down      string    // why nothing is live, where it is so
+	repairs   backoff   // of a live generation that nobody gets to
+	repairAt  time.Time // when the next of them may begin
 	carriers  carriers
 	leaving   []departure // seats to give up once no step uses the sockets
 	pruning   bool        // old releases are being removed
@@ -144,6 +146,7 @@ type Supervisor struct {
 	unheeded  []unix.Signal   // what came too late
 
 	keeper      keeper
+	clock       clock
 	boot        string // the kernel's boot id
 	persisted   []byte // what the state file has
 	unpersisted string // why it could not be written last time
@@ -162,6 +165,7 @@ func New(opts Options) *Supervisor {
 	warn := func(err error) { log.Warn("the service manager does not keep a socket", "cause", err) }
 	return &Supervisor{
 		keeper:      keeper{store: opts.Store, kept: kept, warn: warn},
+		clock:       newClock(),
 		boot:        bootID(),
 		opts:        opts,
 		log:         log,
@@ -186,6 +190,8 @@ func (s *Supervisor) Run() error {
 	defer beat.Stop()
 	busy := newTicker(extendEvery)
 	defer busy.Stop()
+	look := newTicker(tendEvery)
+	defer look.Stop()
 
 	s.beginWith(s.opts.Saved)
 	s.persist()
@@ -203,6 +209,8 @@ func (s *Supervisor) Run() error {
 			s.tell(s.opts.Manager.Watchdog())
 		case <-busy.C:
 			s.extend()
+		case <-look.C:
+			s.tend()
 		}
 		s.catchUp()
 		if s.state.Phase == Stopping && len(s.generations) == 0 && s.step == nil {

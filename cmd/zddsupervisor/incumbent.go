@@ -62,6 +62,7 @@ func (i *incumbent) Upgrade(ctx context.Context, by string) (pid int, err error)
 		defer func() { successor.Close(err) }()
 	}
 	if err != nil {
+		i.endLeft()
 		i.log.Error("the supervisor was not replaced, and goes on", "cause", err)
 		return 0, fmt.Errorf("the supervisor %w, and goes on: %w", errUpgraded, err)
 	}
@@ -81,6 +82,19 @@ func (i *incumbent) Upgrade(ctx context.Context, by string) (pid int, err error)
 	}
 	i.log.Info("replaced", "by", successor.PID)
 	return successor.PID, nil
+}
+
+// endLeft ends what a successor has started that has failed: it would be there for ever.
+func (i *incumbent) endLeft() {
+	ctx, cancel := context.WithTimeout(context.Background(), sweepTimeout)
+	defer cancel()
+	killed, err := child.KillLeft(ctx, succession.Mark)
+	if killed > 0 {
+		i.log.Warn("killed what the new supervisor has left", "processes", killed)
+	}
+	if err != nil {
+		i.log.Error("cannot end what the new supervisor has left", "cause", err)
+	}
 }
 
 // A handover is the upgrade.Successor that gives everything to a process.

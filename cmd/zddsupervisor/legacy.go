@@ -99,7 +99,7 @@ func succeed(cfg *config.Config, before *succession.Predecessor, manager *system
 		} else if err != nil {
 			log.Warn("goes on alone", "cause", err)
 		}
-		l.control.SetUnlinkOnClose(true)
+		l.control.Keep()
 		return nil
 	}
 	return l, nil

@@ -106,10 +106,12 @@ func supervise(source *config.Source, signals *signals, stderr io.Writer) (err e
 	if err != nil {
 		return fmt.Errorf("NOTIFY_SOCKET: %w", err)
 	}
-	for _, dir := range []string{cfg.RuntimeDirectory, cfg.StateDirectory} {
-		if err := makeDirectory(dir); err != nil {
-			return usageError{err}
-		}
+	if err := control.MakeDirectory(cfg.RuntimeDirectory); err != nil {
+		return usageError{fmt.Errorf("cannot make the directory %s: %w", cfg.RuntimeDirectory, errors.Unwrap(err))}
+	}
+	if err := control.MakeDirectory(cfg.StateDirectory); err != nil {
+		// A supervisor that is started again after a crash has a service to take care of, whatever has become of the disk.
+		log.Error("the state directory cannot be made: what would be written there is not", "path", cfg.StateDirectory, "cause", errors.Unwrap(err))
 	}
 	if broken != nil {
 		log.Error("the configuration cannot be used; the service goes on as it was started, and a reload will tell the same", "cause", broken)
@@ -132,6 +134,9 @@ func supervise(source *config.Source, signals *signals, stderr io.Writer) (err e
 		return err
 	}
 	defer left.close()
+	if ownDirectory(cfg) {
+		left.control.Temporary()
+	}
 	var cgroups *child.Delegation
 	if cfg.Cgroup == config.CgroupAuto {
 		if cgroups, err = child.OpenDelegation(); err != nil {
@@ -206,6 +211,13 @@ func supervise(source *config.Source, signals *signals, stderr io.Writer) (err e
 	return errors.Join(err, supervisor.server.Close())
 }
 
+// ownDirectory reports whether the runtime directory is the one that a supervisor makes for itself where nobody has said
+// anything about it, and so removes when it stops. One that is configured, or systemd's, is there for others to use too.
+func ownDirectory(cfg *config.Config) bool {
+	base, name := filepath.Split(cfg.RuntimeDirectory)
+	return os.Getenv("RUNTIME_DIRECTORY") == "" && name == cfg.Name && filepath.Base(base) == "zddsupervisor"
+}
+
 // statePath is where a supervisor leaves word for the next one.
 func statePath(cfg *config.Config) string { return filepath.Join(cfg.RuntimeDirectory, stateName) }
 
@@ -224,22 +236,6 @@ func sameSupervisor(was, now *config.Config) error {
 		if key.was != key.now {
 			return fmt.Errorf("%s cannot be changed by a reload: it is %q until the supervisor is restarted", key.name, key.was)
 		}
-	}
-	return nil
-}
-
-// makeDirectory makes a directory that the service's user can enter whatever the umask is. One that is there already
-// stays as it is.
-func makeDirectory(dir string) error {
-	if _, err := os.Stat(dir); err == nil {
-		return nil
-	}
-	err := os.MkdirAll(dir, 0o755)
-	if err == nil {
-		err = os.Chmod(dir, 0o755)
-	}
-	if err != nil {
-		return fmt.Errorf("cannot make the directory %s: %w", dir, errors.Unwrap(err))
 	}
 	return nil
 }

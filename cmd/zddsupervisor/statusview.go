@@ -125,8 +125,11 @@ func (v *statusView) generations() {
 		case upgrade.RoleNew, upgrade.RoleDraining:
 			as = yellow
 		}
-		if g.Ending != nil {
+		switch {
+		case g.Ending != nil:
 			words = timeLeft(g.Ending, v.now) + "; " + g.Because
+		case len(g.Deaf) > 0:
+			as, words = red, "nobody gets to it by "+strings.Join(g.Deaf, ", ")+", which it has shut down"
 		}
 		t.add(cell{strconv.Itoa(g.Number), plain}, cell{dash(g.Release), plain}, cell{string(g.Role), as}, cell{strconv.Itoa(g.PID), plain},
 			cell{number(g.Processes), plain}, cell{number(g.Connections), plain}, cell{v.ago(g.Started), plain}, cell{words, plain})

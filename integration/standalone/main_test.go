@@ -36,6 +36,9 @@ func run(m *testing.M) int {
 		panic(err)
 	}
 	defer os.RemoveAll(dir)
+	if err := os.Chmod(dir, 0o755); err != nil { // for tests as another user
+		panic(err)
+	}
 	program, testservice = filepath.Join(dir, "zddsupervisor"), filepath.Join(dir, "testservice")
 	var race []string
 	if racing {

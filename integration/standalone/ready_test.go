@@ -1,6 +1,7 @@
 package standalone
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -191,26 +192,73 @@ func TestTwoOfOneName(t *testing.T) {
 	}
 }
 
-// The runtime directory is removed, and the service dies: it is started again.
+// The runtime directory is removed, or everything in it: the supervisor makes again what it needs, and another one that follows it
+// takes the service over. A service that dies meanwhile is started again.
 func TestRuntimeDirectoryRemoved(t *testing.T) {
 	t.Parallel()
-	s := start(t, configuration{mode: "v1"})
-	was, address := s.settled(), s.address()
-	if err := os.RemoveAll(filepath.Join(s.dir, "run")); err != nil {
-		t.Fatal(err)
+	for name, remove := range map[string]func(dir string) error{
+		"whole": os.RemoveAll,
+		"emptied": func(dir string) error {
+			files, err := filepath.Glob(filepath.Join(dir, "*"))
+			for _, file := range files {
+				err = errors.Join(err, os.Remove(file))
+			}
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := startReign(t, tested("v0"))
+			run := filepath.Join(r.dir, "run")
+			was := r.settled()
+			client := r.loaded(2)
+			for range 2 {
+				if err := remove(run); err != nil {
+					t.Fatal(err)
+				}
+				st := r.until("an answer", func(*control.Status) bool { return true })
+				awaitFiles(t, run, "state.json", fmt.Sprintf("notify.%d", was.Number))
+				end(t, st.PID, unix.SIGKILL)
+				r.again()
+				r.only(was)
+			}
+			if err := remove(run); err != nil {
+				t.Fatal(err)
+			}
+			r.until("an answer", func(*control.Status) bool { return true })
+			r.reloadTo(tested("v1")).must()
+			if err := client.Version(t.Context(), "v1"); err != nil {
+				t.Fatal(err)
+			}
+			if result := client.Stop(); result.Failed() > 0 {
+				t.Errorf("%s", describeLoad(result))
+			}
+			was = r.settled()
+			if err := remove(run); err != nil {
+				t.Fatal(err)
+			}
+			kill(t, was.PID)
+			if r.settled().PID == was.PID {
+				t.Error("the dead one is live")
+			}
+			if n := strings.Count(r.log.String(), "the control socket was removed"); n != 4 {
+				t.Errorf("it was said %d times that the control socket was removed", n)
+			}
+		})
 	}
-	if err := unix.Kill(was.PID, unix.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		if _, err := os.Stat(fmt.Sprintf("/proc/%d", was.PID)); err != nil {
-			break
+}
+
+// awaitFiles waits until files are in a directory.
+func awaitFiles(t *testing.T, dir string, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+			if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatalf("there is no %s in %s", name, dir)
+			}
 		}
-		if time.Now().After(end) {
-			t.Fatal("the dead service was not waited for")
-		}
-	}
-	if r := s.ask("tcp", address); r.PID == was.PID {
-		t.Error("the dead one answers")
 	}
 }

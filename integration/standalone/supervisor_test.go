@@ -63,6 +63,7 @@ type configuration struct {
 	program string   // instead of the binary under test
 	dir     string   // instead of one that is made
 	output  *os.File // where the supervisor writes to, instead of the test's log
+	uid     int      // instead of the test's; it has the directory then
 }
 
 func (c configuration) write(t *testing.T, dir string) {
@@ -121,6 +122,14 @@ func launch(t *testing.T, c configuration, wrapper ...string) *supervisor {
 	s.cmd = exec.Command(argv[0], argv[1:]...)
 	s.cmd.Stdout, s.cmd.Stderr = s.output, s.output
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if c.uid != 0 {
+		s.cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(c.uid), Gid: uint32(c.uid)}
+		for _, path := range []string{dir, filepath.Join(dir, "test.toml")} {
+			if err := os.Chown(path, c.uid, c.uid); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 	if err := s.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

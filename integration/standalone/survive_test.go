@@ -128,3 +128,64 @@ func TestStalePID(t *testing.T) {
 	default:
 	}
 }
+
+// Without systemd and without a state file the service cannot be taken over, and is in the way: who starts a supervisor is told what it
+// is that has the address.
+func TestOrphanIsNamed(t *testing.T) {
+	t.Parallel()
+	r := startReign(t, tested("v0"))
+	st, was := r.status(), r.settled()
+	c := tested("v0")
+	c.sockets = strings.Replace(c.sockets, "127.0.0.1:0", r.address(), 1)
+	c.write(t, r.dir)
+	end(t, st.PID, unix.SIGKILL)
+	if err := os.Remove(filepath.Join(r.dir, "run", "state.json")); err != nil {
+		t.Fatal(err)
+	}
+	status, _, stderr := command(t, "run", "--config", filepath.Join(r.dir, "test.toml"))
+	if status != 2 || !strings.Contains(stderr, "in use by the service itself") || !strings.Contains(stderr, fmt.Sprintf("kill %d)", was.PID)) {
+		t.Errorf("exit status %d: %s", status, stderr)
+	}
+	end(t, was.PID, unix.SIGTERM)
+	r.again()
+	r.settled()
+}
+
+// The disk with the state directory has become read-only when the supervisor is killed: that is said, and the service is taken over all
+// the same.
+func TestReadOnlyStateDirectory(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	r := startReign(t, tested("v0"))
+	was := r.settled()
+	client := r.loaded(2)
+	disk, path := filepath.Join(r.dir, "disk"), filepath.Join(r.dir, "test.toml")
+	if err := os.Mkdir(disk, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("tmpfs", disk, "tmpfs", unix.MS_RDONLY, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Unmount(disk, unix.MNT_DETACH) })
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	moved := strings.Replace(string(text), filepath.Join(r.dir, "state"), filepath.Join(disk, "state"), 1)
+	if err := os.WriteFile(path, []byte(moved), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	end(t, r.status().PID, unix.SIGKILL)
+	r.again()
+	r.only(was)
+	if !strings.Contains(r.log.String(), "the state directory cannot be made") || !strings.Contains(r.log.String(), "read-only file system") {
+		t.Errorf("the log says\n%s", r.log)
+	}
+	if status, _, stderr := r.reload(); status != 0 {
+		t.Errorf("reload: exit status %d: %s", status, stderr)
+	}
+	r.settled()
+	if result := client.Stop(); result.Failed() > 0 {
+		t.Errorf("%s", describeLoad(result))
+	}
+}

@@ -3,6 +3,8 @@ package standalone
 import (
 	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -168,6 +170,8 @@ func TestBrokenUpgrade(t *testing.T) {
 		{"ends as if all was well", "#!/bin/sh\nexit 0\n", "exited"},
 		{"crashes", "#!/bin/sh\nkill -SEGV $$\n", "segmentation fault"},
 		{"hangs", "#!/bin/sh\nexec sleep 1000\n", "timed out"},
+		{"hangs in a child", "#!/bin/sh\nsleep 1000\n", "timed out"},
+		{"leaves a child", "#!/bin/sh\n(setsid sleep 1000 &)\nexit 9\n", "exit status 9"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -190,6 +194,9 @@ func TestBrokenUpgrade(t *testing.T) {
 			st := r.status()
 			if now := live(st); st.PID != supervisor || now == nil || now.PID != before.PID {
 				t.Errorf("process %d answers, and %+v is live", st.PID, now)
+			}
+			if left := r.descendants(); len(left) != 1 {
+				t.Errorf("there are %v, and not the service alone", left)
 			}
 			r.reloadTo(tested("v1").with("[upgrade]\ntimeout = \"3s\"\n")).must()
 			install(t, program, r.path)
@@ -414,4 +421,61 @@ func TestAskedWhileReplaced(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A program that reads another version of the state does not take over: the supervisor that runs goes on, and says why.
+func TestUpgradeToAnotherState(t *testing.T) {
+	t.Parallel()
+	other := buildOther(t, "upgrade/saved.go", "const savedVersion = 1\n", "const savedVersion = 999\n")
+	r := startReign(t, tested("v0"))
+	before, supervisor := r.settled(), r.status().PID
+	client := r.loaded(2)
+	install(t, other, r.path)
+	_, err := r.client.Upgrade(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "it has version 1, and this supervisor reads 999") || !strings.Contains(err.Error(), "goes on") {
+		t.Errorf("the error is %v", err)
+	}
+	if pid := r.status().PID; pid != supervisor {
+		t.Errorf("process %d answers", pid)
+	}
+	r.only(before)
+	r.reloadTo(tested("v1")).must()
+	r.settled()
+	install(t, program, r.path)
+	if s, err := r.client.Upgrade(t.Context()); err != nil || r.status().PID != s.PID {
+		t.Errorf("by one that reads it: %+v, %v", s, err)
+	}
+	if result := client.Stop(); result.Failed() > 0 {
+		t.Errorf("%s", describeLoad(result))
+	}
+}
+
+// buildOther builds the program with another text in one of its files, and returns its path.
+func buildOther(t *testing.T, file, was, is string) string {
+	t.Helper()
+	file, err := filepath.Abs(filepath.Join("../..", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := strings.Replace(string(text), was, is, 1)
+	if changed == string(text) {
+		t.Fatalf("%s has no %q", file, was)
+	}
+	dir := t.TempDir()
+	path, overlay, other := filepath.Join(dir, "zddsupervisor"), filepath.Join(dir, "overlay.json"), filepath.Join(dir, "other.go")
+	replace, err := json.Marshal(map[string]any{"Replace": map[string]string{file: other}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.WriteFile(other, []byte(changed), 0o600), os.WriteFile(overlay, replace, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("go", "build", "-overlay", overlay, "-o", path, "../../cmd/zddsupervisor").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return path
 }

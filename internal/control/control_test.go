@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zddsupervisor/zddsupervisor/internal/leaktest"
 	"github.com/zddsupervisor/zddsupervisor/upgrade"
 )
 
@@ -29,7 +30,7 @@ func TestMain(m *testing.M) {
 		fmt.Println(err)
 		return
 	}
-	os.Exit(m.Run())
+	os.Exit(leaktest.Main(m))
 }
 
 // fakeService answers as it is told to.
@@ -89,12 +90,19 @@ func serve(t *testing.T, f *fakeService) string {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	path := filepath.Join(dir, SocketName)
+	serveAt(t, path, f, slog.New(slog.DiscardHandler))
+	return path
+}
+
+// serveAt serves f at a path.
+func serveAt(t *testing.T, path string, f *fakeService, log *slog.Logger) {
+	t.Helper()
 	l, err := Listen(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	f.asked = make(chan upgrade.Request, 16)
-	s := NewServer(Identity{Name: "svc", PID: 42, Program: "test"}, f, slog.New(slog.DiscardHandler))
+	s := NewServer(Identity{Name: "svc", PID: 42, Program: "test"}, f, log)
 	s.Serve(l)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
@@ -104,7 +112,6 @@ func serve(t *testing.T, f *fakeService) string {
 			t.Error("the socket's file is left")
 		}
 	})
-	return path
 }
 
 func TestStatus(t *testing.T) {

@@ -41,7 +41,7 @@ func TestDeploy(t *testing.T) {
 		t.Errorf("refused: %v", err)
 	}
 	f.err = upgrade.ErrStopping
-	if _, err := client.Deploy(t.Context(), upgrade.KindDeploy, "v2", false, func(upgrade.Progress) {}); !errors.Is(err, ErrNotRunning) {
+	if _, err := client.Deploy(t.Context(), upgrade.KindDeploy, "v2", false, func(upgrade.Progress) {}); !errors.Is(err, ErrRefused) || !errors.Is(err, upgrade.ErrStopping) {
 		t.Errorf("stopping: %v", err)
 	}
 }

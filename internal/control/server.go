@@ -5,26 +5,18 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strconv"
 	"sync"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/zddsupervisor/zddsupervisor/upgrade"
 )
 
 // SocketName is the name of the control socket in the runtime directory.
 const SocketName = "control.sock"
-
-// ErrInUse says that another supervisor answers on the control socket.
-var ErrInUse = errors.New("another supervisor is running")
 
 // Service is what a Server makes reachable: an *upgrade.Supervisor, in a process that can be replaced.
 type Service interface {
@@ -82,68 +74,6 @@ type Server struct {
 	serving  sync.WaitGroup
 }
 
-// Listen binds the control socket at path and takes the place of one that nobody answers on. Its directory is locked
-// (flock(2)) until the listener is closed; if somebody else has it locked, the error wraps ErrInUse. Connections wait
-// until Serve.
-func Listen(path string) (_ *Listener, err error) {
-	directory, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return nil, fmt.Errorf("open the runtime directory: %w", err)
-	}
-	defer func() {
-		if err != nil {
-			directory.Close()
-		}
-	}()
-	if err := flock(directory); err != nil {
-		return nil, fmt.Errorf("%w with the runtime directory %s; stop it, or choose another --name", err, directory.Name())
-	}
-	if info, err := os.Lstat(path); err == nil && info.Mode().Type() == fs.ModeSocket {
-		if err := os.Remove(path); err != nil {
-			return nil, fmt.Errorf("remove the socket of a supervisor that is gone: %w", err)
-		}
-	}
-	// The umask is the whole process's, so the permissions are set before anybody can connect instead: a socket that
-	// does not listen yet refuses.
-	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
-	if err != nil {
-		return nil, os.NewSyscallError("socket", err)
-	}
-	f := os.NewFile(uintptr(fd), path)
-	defer f.Close()
-	if err := unix.Bind(fd, &unix.SockaddrUnix{Name: path}); err != nil {
-		return nil, fmt.Errorf("make the control socket %s: %w", path, err)
-	}
-	if err := os.Chmod(path, 0o600); err != nil {
-		return nil, fmt.Errorf("make the control socket private: %w", err)
-	}
-	if err := unix.Listen(fd, unix.SOMAXCONN); err != nil {
-		return nil, fmt.Errorf("listen on the control socket %s: %w", path, err)
-	}
-	l, err := net.FileListener(f)
-	if err != nil {
-		return nil, fmt.Errorf("listen on the control socket %s: %w", path, err)
-	}
-	l.(*net.UnixListener).SetUnlinkOnClose(true)
-	return &Listener{l.(*net.UnixListener), directory}, nil
-}
-
-// flock locks a file, or returns ErrInUse. It does not block.
-func flock(f *os.File) error {
-	raw, err := f.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var locking error
-	if err := raw.Control(func(fd uintptr) { locking = unix.Flock(int(fd), unix.LOCK_EX|unix.LOCK_NB) }); err != nil {
-		return err
-	}
-	if errors.Is(locking, unix.EWOULDBLOCK) {
-		return ErrInUse
-	}
-	return os.NewSyscallError("flock", locking)
-}
-
 // NewServer returns a server that does nothing until Serve is called.
 func NewServer(identity Identity, service Service, log *slog.Logger) *Server {
 	mux := http.NewServeMux()
@@ -170,9 +100,10 @@ func NewServer(identity Identity, service Service, log *slog.Logger) *Server {
 // before Serve.
 func (s *Server) Handle(pattern string, h http.Handler) { s.mux.Handle(pattern, h) }
 
-// Serve answers on a listener, which it takes, in goroutines that Close waits for.
+// Serve answers on a listener, which it takes, and tends, in goroutines that Close waits for.
 func (s *Server) Serve(l *Listener) {
 	s.listener = l
+	l.Tend(s.log)
 	s.serving.Add(1)
 	go func() {
 		defer s.serving.Done()

@@ -21,6 +21,10 @@ const channelName = "succession"
 // parentEnv is how tableflip tells a successor what it is.
 const parentEnv = "TABLEFLIP_HAS_PARENT_7DIU3"
 
+// Mark is the environment entry that a successor is started with, and so is everything that it starts before it has joined
+// the line.
+const Mark = parentEnv + "=yes"
+
 // A Line is this process in the line of supervisors. A process has one.
 type Line struct {
 	flip   *tableflip.Upgrader
