@@ -200,7 +200,7 @@ func TestPaths(t *testing.T) {
 		{"abort in the soak", State{Phase: Soaking, Live: true}, []Event{AbortAsked, StepFailed}, State{Live: true}, Rollback},
 		{"new one dies in the soak", State{Phase: Soaking, Live: true}, []Event{NewExited}, State{Live: true}, Rollback},
 		{"both die", State{Phase: Warming, Live: true}, []Event{LiveExited, NewExited}, State{}, Rollback | Retry},
-		{"nobody gets to it any more", State{Live: true}, append([]Event{LiveDeaf}, steps(10)...), State{Live: true}, Complete},
+		{"nobody gets to it any more", State{Live: true}, append([]Event{LiveDeaf}, steps(11)...), State{Live: true}, Complete},
 		{"nobody gets to either", State{Live: true}, []Event{LiveDeaf, StepFailed}, State{Live: true}, Rollback},
 		{"crash", State{Live: true}, []Event{LiveExited}, State{}, Retry},
 		{"a reload cuts the back-off short", State{}, []Event{ReloadAsked}, State{Phase: Holding}, Begin | Step},
