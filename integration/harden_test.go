@@ -60,6 +60,9 @@ func TestHardenedUnit(t *testing.T) {
 		if got := s.must("grep", "^CapEff", fmt.Sprintf("/proc/%d/status", s.live())); !strings.HasSuffix(got, "0000000000000000") {
 			t.Errorf("the service has capabilities: %s", got)
 		}
+		if status, bad := s.doctor("--name", "svc"); status != 0 || len(bad) > 0 {
+			t.Errorf("doctor: exit status %d, %+v", status, bad)
+		}
 		if got := s.must("cat", fmt.Sprintf("/proc/%d/cgroup", s.live())); !strings.HasSuffix(got, unitName+"/gen-1") {
 			t.Errorf("the generation is in %s", got)
 		}
