@@ -91,10 +91,10 @@ func TestHardenedUnit(t *testing.T) {
 		if n := result.Failed(); n > 0 || carried == 0 {
 			t.Errorf("%d requests failed, %d connections were carried over", n, carried)
 		}
-		// What a supervisor leaves that is killed while it stops, sweep ends.
-		s.must("systemctl", "kill", "--signal=STOP", "--kill-whom=main", unitName)
-		s.unit(unitName, unit+"[Service]\nTimeoutStopSec=1s\n")
-		s.must("systemctl", "stop", unitName)
+		// What a supervisor leaves that is killed and not started again, sweep ends.
+		s.unit(unitName, unit+"[Service]\nRestart=no\n")
+		s.must("systemctl", "kill", "--signal=KILL", "--kill-whom=main", unitName)
+		s.eventually("the unit has failed", func() bool { return s.show(unitName, "ActiveState") == "failed" })
 		if left, err := s.UnitProcesses(unitName); err != nil || len(left) > 0 {
 			t.Errorf("after the stop, there are %+v, %v", left, err)
 		}
