@@ -60,6 +60,9 @@ func TestHardenedUnit(t *testing.T) {
 		if got := s.must("grep", "^CapEff", fmt.Sprintf("/proc/%d/status", s.live())); !strings.HasSuffix(got, "0000000000000000") {
 			t.Errorf("the service has capabilities: %s", got)
 		}
+		if status, bad := s.doctor("--name", "svc"); status != 0 || len(bad) > 0 {
+			t.Errorf("doctor: exit status %d, %+v", status, bad)
+		}
 		if got := s.must("cat", fmt.Sprintf("/proc/%d/cgroup", s.live())); !strings.HasSuffix(got, unitName+"/gen-1") {
 			t.Errorf("the generation is in %s", got)
 		}
@@ -88,10 +91,10 @@ func TestHardenedUnit(t *testing.T) {
 		if n := result.Failed(); n > 0 || carried == 0 {
 			t.Errorf("%d requests failed, %d connections were carried over", n, carried)
 		}
-		// What a supervisor leaves that is killed while it stops, sweep ends.
-		s.must("systemctl", "kill", "--signal=STOP", "--kill-whom=main", unitName)
-		s.unit(unitName, unit+"[Service]\nTimeoutStopSec=1s\n")
-		s.must("systemctl", "stop", unitName)
+		// What a supervisor leaves that is killed and not started again, sweep ends.
+		s.unit(unitName, unit+"[Service]\nRestart=no\n")
+		s.must("systemctl", "kill", "--signal=KILL", "--kill-whom=main", unitName)
+		s.eventually("the unit has failed", func() bool { return s.show(unitName, "ActiveState") == "failed" })
 		if left, err := s.UnitProcesses(unitName); err != nil || len(left) > 0 {
 			t.Errorf("after the stop, there are %+v, %v", left, err)
 		}

@@ -15,6 +15,7 @@ need go golang-go
 need gcc gcc libc6-dev # for the race detector
 need debootstrap debootstrap
 need ip iproute2
+need groff groff-base # for the manual pages
 
 if [ "$(id -u)" = 0 ]; then
 	# Debian keeps them where a shell that became root may not look.

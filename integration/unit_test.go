@@ -141,6 +141,9 @@ func TestUnitTemplate(t *testing.T) {
 		if got := s.must(supervisorPath, "status", "--name", "my-svc_2"); !strings.HasPrefix(got, "my-svc_2 is live") {
 			t.Errorf("status: %s", got)
 		}
+		if status, bad := s.doctor("--name", "my-svc_2"); status != 0 || len(bad) > 0 {
+			t.Errorf("doctor: exit status %d, %+v", status, bad)
+		}
 		s.must("systemctl", "stop", instance)
 		if left, err := s.UnitProcesses(instance); err != nil || len(left) > 0 {
 			t.Errorf("after the stop, there are %+v, %v", left, err)
