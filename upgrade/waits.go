@@ -84,8 +84,11 @@ const unquietInterval = 200 * time.Millisecond
 
 // unquiet returns what reports to those who watch a handoff that settles what it still waits for.
 func (s *Supervisor) unquiet(h *handoff, st *step, bound []fdpass.Bound, waits string) func([]fdpass.Unsettled) {
-	told, last := "", time.Time{}
+	told, last := waits, time.Time{}
 	return func(open []fdpass.Unsettled) {
+		if time.Since(last) < unquietInterval {
+			return
+		}
 		var parts []string
 		for i, u := range open {
 			if !u.Quiet() {
@@ -96,7 +99,7 @@ func (s *Supervisor) unquiet(h *handoff, st *step, bound []fdpass.Bound, waits s
 		if len(parts) > 0 {
 			text += "; connections on " + strings.Join(parts, "; on ")
 		}
-		if text == told || time.Since(last) < unquietInterval {
+		if text == told {
 			return
 		}
 		told, last = text, time.Now()
