@@ -17,6 +17,9 @@
 // and its whole tree is killed after that. Up to the drain, a failure ends the new generation and leaves the old one
 // exactly as it was.
 //
+// A deploy is a handoff that makes a release the current one before it resolves anything, so that the new generation runs it. Whatever
+// makes it fail, the release before is the current one again.
+//
 // # Invariants
 //
 // One handoff runs at a time. Requests that come while it holds join it; those that come later are served by exactly

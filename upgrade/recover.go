@@ -270,8 +270,9 @@ func (r *recovery) decide() {
 		r.rollBack(fresh)
 	}
 	if v.Handoff != nil {
-		s.pointBack(&handoff{pointed: r.pointed()})
-		r.failed(v.Handoff.Record)
+		h := &handoff{record: v.Handoff.Record, pointed: r.pointed()}
+		s.pointBack(h)
+		r.failed(h.record)
 	}
 	if s.live != nil {
 		s.log.Info("took over", "generation", s.live.number, "release", s.live.release, "pid", s.live.process.Pid())
@@ -333,7 +334,7 @@ func (r *recovery) rollBack(fresh *generation) {
 
 // failed writes down that a handoff has failed with the supervisor.
 func (r *recovery) failed(record Record) {
-	record.Outcome, record.Reason = OutcomeFailed, "the supervisor ended; the one after it has rolled the handoff back"
+	record.Outcome, record.Reason = OutcomeFailed, "the supervisor ended; the one after it has rolled the handoff back"+record.Reason
 	record.Took = time.Since(record.Began)
 	r.s.last = &record
 	r.s.log.Error("handoff failed", "handoff", record.Handoff, "step", record.Phase, "cause", record.Reason)

@@ -2,7 +2,9 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/zddsupervisor/zddsupervisor/child"
 	"github.com/zddsupervisor/zddsupervisor/internal/config"
@@ -33,12 +35,24 @@ func (p planner) hook(cfg *config.Config, argv []string) upgrade.HookFunc {
 		if err != nil {
 			return nil, err
 		}
-		c.Env = append(c.Env[:len(c.Env):len(c.Env)],
+		c.Env = append(withoutFacts(c.Env),
 			"ZDD_NAME="+cfg.Name, "ZDD_HANDOFF="+numberOrNothing(about.Handoff),
 			"ZDD_GENERATION="+strconv.Itoa(about.Generation), "ZDD_RELEASE="+about.Release,
 			"ZDD_PREVIOUS_GENERATION="+numberOrNothing(about.PreviousGeneration), "ZDD_PREVIOUS_RELEASE="+about.PreviousRelease)
 		return &c, nil
 	}
+}
+
+// withoutFacts returns an environment without the variables that tell a hook what it is about.
+func withoutFacts(env []string) []string {
+	return slices.DeleteFunc(slices.Clone(env), func(entry string) bool {
+		name, _, _ := strings.Cut(entry, "=")
+		switch name {
+		case "ZDD_NAME", "ZDD_HANDOFF", "ZDD_GENERATION", "ZDD_RELEASE", "ZDD_PREVIOUS_GENERATION", "ZDD_PREVIOUS_RELEASE":
+			return true
+		}
+		return false
+	})
 }
 
 // numberOrNothing is "" for 0, which no handoff and no generation has.

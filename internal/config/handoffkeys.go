@@ -65,7 +65,7 @@ func handoffKeys() []Key {
 		{
 			Name: "releases.keep", Kind: Number, set: number(func(c *draft) *int { return &c.Releases.Keep }, 1, 100_000),
 			Doc: `How many releases to keep. After a handoff that has succeeded, the oldest ones past that are removed from releases.directory, ` +
-				`by the time at which their directory itself was last changed; but never the current one, one that a generation still runs, or the one that ` +
+				`by the time at which their directory itself was last changed; but never the current one, one that is newer than that, one that a generation still runs, or the one that ` +
 				`a rollback would go to. The default is that all are kept.`,
 		},
 	}

@@ -90,7 +90,7 @@ func (d Dir) Vacant(name string) error {
 		return err
 	}
 	if _, err := os.Lstat(d.Path(name)); err == nil {
-		return fmt.Errorf("%w: %s; deploy it by its name, or give the new one another", ErrExists, d.Path(name))
+		return fmt.Errorf("%w: %s; deploy it by its name, remove it, or give the new one another", ErrExists, d.Path(name))
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("cannot look at %s: %w", d.Path(name), cause(err))
 	}

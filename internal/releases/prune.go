@@ -38,8 +38,8 @@ func (d Dir) list() ([]release, error) {
 }
 
 // Prune removes all but the newest keep releases, and returns the names of those that it has removed. It never removes one
-// of protected, nor the one that the link points to; they count among those that are kept. It blocks until all is
-// removed, which can take long.
+// of protected, nor the one that the link points to, nor one that is newer than that: somebody may just have put it there, to be
+// deployed next. They count among those that are kept. It blocks until all is removed, which can take long.
 func (d Dir) Prune(keep int, protected []string) (removed []string, err error) {
 	d.sweep()
 	current, err := d.Current()
@@ -51,14 +51,16 @@ func (d Dir) Prune(keep int, protected []string) (removed []string, err error) {
 		return nil, err
 	}
 	var errs []error
+	old := slices.IndexFunc(all, func(r release) bool { return r.name == current })
+	stays := func(i int, name string) bool { return i <= old || slices.Contains(protected, name) }
 	kept := 0
-	for _, r := range all {
-		if r.name == current || slices.Contains(protected, r.name) {
+	for i, r := range all {
+		if stays(i, r.name) {
 			kept++
 		}
 	}
-	for _, r := range all {
-		if r.name == current || slices.Contains(protected, r.name) {
+	for i, r := range all {
+		if stays(i, r.name) {
 			continue
 		}
 		if kept < keep {

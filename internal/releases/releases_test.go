@@ -181,8 +181,14 @@ func TestPrune(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer busy.Close()
+	if removed, err := d.Prune(1, nil); err != nil || len(removed) > 0 {
+		t.Errorf("removed %q, which are newer than the current one, %v", removed, err)
+	}
+	if err := d.Point("v5"); err != nil {
+		t.Fatal(err)
+	}
 	removed, err := d.Prune(4, []string{"v2", "not there"})
-	if err != nil || !slices.Equal(removed, []string{"v4", "v3"}) {
+	if err != nil || !slices.Equal(removed, []string{"v3", "v1"}) {
 		t.Errorf("removed %q, %v", removed, err)
 	}
 	entries, err := os.ReadDir(d.Directory)
@@ -193,11 +199,11 @@ func TestPrune(t *testing.T) {
 	for _, e := range entries {
 		left = append(left, e.Name())
 	}
-	if want := []string{".git", incoming + "busy", "README", "v1", "v2", "v5", "v6"}; !slices.Equal(left, want) {
+	if want := []string{".git", incoming + "busy", "README", "v2", "v4", "v5", "v6"}; !slices.Equal(left, want) {
 		t.Errorf("left are %q, want %q", left, want)
 	}
 	// Even where it would keep fewer than are protected.
-	if removed, err := d.Prune(1, []string{"v2", "v5"}); err != nil || !slices.Equal(removed, []string{"v6"}) {
+	if removed, err := d.Prune(1, []string{"v2"}); err != nil || !slices.Equal(removed, []string{"v4"}) {
 		t.Errorf("removed %q, %v", removed, err)
 	}
 	os.Remove(d.Link)
