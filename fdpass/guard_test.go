@@ -160,10 +160,11 @@ func joins(t *testing.T, s Socket, generation int) bool {
 	must(t, err)
 	defer child.Close()
 	c, err := connectUnix(t, s.Addr())
-	defer c.Close()
 	if err != nil {
+		c.Close()
 		return false
 	}
+	defer c.Close()
 	waits, err := readable(child.Raw())
 	return waits && err == nil
 }

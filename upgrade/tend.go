@@ -33,14 +33,15 @@ func gone(path string) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// tendState writes the state file again that was removed.
+// tendState writes the state file again that was removed, or could not be written.
 func (s *Supervisor) tendState() {
-	if s.opts.StatePath == "" || s.persisted == nil || !gone(s.opts.StatePath) {
-		return
+	if s.opts.StatePath != "" && s.unpersisted == "" && s.persisted != nil && gone(s.opts.StatePath) {
+		s.log.Error("the state file was removed: it is written again", "path", s.opts.StatePath)
+		s.persisted = nil
 	}
-	s.log.Error("the state file was removed: it is written again", "path", s.opts.StatePath)
-	s.persisted = nil
-	s.persist()
+	if s.unpersisted != "" || s.persisted == nil {
+		s.persist()
+	}
 }
 
 // tendReceiver makes the notify socket of a generation again that was removed: nothing that the generation says would get

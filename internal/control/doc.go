@@ -18,5 +18,7 @@
 // A supervisor that was replaced while a request waited answers it with upgrade.ErrReplaced, and the Client asks the one
 // that follows, which has the same socket.
 //
+// A socket whose file somebody has removed, with its directory or without it, is made again, see Listener.Tend.
+//
 // A Server owns its socket, its file and its connections. A Client owns its connections.
 package control
