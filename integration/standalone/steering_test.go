@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net"
 	"os/exec"
+	"slices"
 	"testing"
 	"time"
 
@@ -261,3 +263,29 @@ func (s *supervisor) abort() {
 }
 
 func canary(steps string) string { return fmt.Sprintf("[handoff]\ncanary = %q\n", steps) }
+
+// Who waits for a handoff that settles is told what is still open: here a connection whose client says nothing.
+func TestSettlingTellsWhatIsOpen(t *testing.T) {
+	t.Parallel()
+	s := start(t, tested("v0").with("[settle]\nmax = \"10s\"\n"))
+	c, err := net.Dial("tcp", s.address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	const open = "generation 1 to be quiet, at most 10s; connections on socket main: 1 without their first request or answer"
+	var told []string
+	if _, err := s.client.Reload(t.Context(), 0, func(p upgrade.Progress) {
+		if p.Waits != "" && p.Step == upgrade.Settling.String() {
+			told = append(told, p.Waits)
+		}
+		if p.Waits == open { // it need not wait any longer
+			c.Close()
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Contains(told, open) {
+		t.Errorf("told %q, want %q", told, open)
+	}
+}
