@@ -73,7 +73,7 @@ func lookupUser(name string) (*user.User, error) {
 		return nil, fmt.Errorf("look up user %q: %w", name, err)
 	}
 	if _, parseErr := parseID(name); parseErr != nil {
-		return nil, fmt.Errorf("there is no user %q: %w", name, err)
+		return nil, &noSuchError{"user", name, err}
 	}
 	u, err = user.LookupId(name)
 	var unknownID user.UnknownUserIdError
@@ -96,7 +96,7 @@ func lookupGroup(name string) (gid string, err error) {
 		return "", fmt.Errorf("look up group %q: %w", name, err)
 	}
 	if _, parseErr := parseID(name); parseErr != nil {
-		return "", fmt.Errorf("there is no group %q: %w", name, err)
+		return "", &noSuchError{"group", name, err}
 	}
 	return name, nil
 }
@@ -112,3 +112,14 @@ func parseID(s string) (uint32, error) {
 	}
 	return uint32(id), nil
 }
+
+// noSuchError says that there is no user or group of that name. It wraps the error of the package os/user, whose text says
+// the same.
+type noSuchError struct {
+	what, name string
+	err        error
+}
+
+func (e *noSuchError) Error() string { return fmt.Sprintf("there is no %s %q", e.what, e.name) }
+
+func (e *noSuchError) Unwrap() error { return e.err }

@@ -116,7 +116,11 @@ func (s *Spec) parseOptions(query string) *SpecError {
 		case part == "":
 			return wrong("", "there is an empty option after '?' or '&'")
 		case i < 0:
-			return wrong(name, "unknown option %q%s", name, suggest.DidYouMean(name, names))
+			hint := suggest.DidYouMean(name, names)
+			if hint == "" {
+				hint = "; there are " + strings.Join(names, ", ")
+			}
+			return wrong(name, "unknown option %q%s", name, hint)
 		case seen[name]:
 			return wrong(name, "option %q is given twice", name)
 		}

@@ -11,10 +11,15 @@ import (
 	"github.com/zddsupervisor/zddsupervisor/integration/internal/rootfs"
 )
 
-// readersService is what pages call the reader's own service.
-const readersService = "/srv/app/bin/app"
+const (
+	// readersService is what pages call the reader's own service.
+	readersService = "/srv/app/bin/app"
+	// readersHome is where they type, and have the package.
+	readersHome = "/root"
+	tutorial    = "tutorial.md"
+)
 
-// TestPages does what the pages of documentation have their readers do, each on a machine of its own that has the supervisor, a
+// TestPages does what the pages of documentation have their readers do, each on a machine of its own that has the package, a
 // service, and what the test machines have anyway.
 func TestPages(t *testing.T) {
 	t.Parallel()
@@ -22,7 +27,7 @@ func TestPages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	supervisor, err := programs.Supervisor(context.Background()) // not the context of whichever test comes first
+	deb, err := programs.Package(context.Background(), "1.0-1") // not the context of whichever test comes first
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +52,11 @@ func TestPages(t *testing.T) {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".md"), func(t *testing.T) {
 			t.Parallel()
 			m := boot(t, rootfs.Trixie())
-			m.install(supervisor, supervisorPath)
+			path := filepath.Join(readersHome, filepath.Base(deb))
+			m.install(deb, path)
+			if filepath.Base(file) != tutorial { // which begins with that
+				m.must("dpkg", "--install", path)
+			}
 			m.install(service, readersService)
 			for _, step := range steps {
 				if !m.follow(filepath.Base(file), step) {
@@ -68,7 +77,7 @@ func (m *testMachine) follow(page string, step pages.Step) bool {
 		m.write(step.File, step.Text)
 		return true
 	}
-	r := m.run("sh", "-e", "-c", step.Text)
+	r := m.run("sh", "-e", "-c", "cd "+readersHome+"\n"+step.Text)
 	ok := r.Status == step.Status
 	for _, text := range step.Prints {
 		ok = ok && strings.Contains(r.Stdout+r.Stderr, text)

@@ -26,7 +26,7 @@ Debian package has all three in place.`,
 		ValidArgs: shells,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 || !slices.Contains(shells, args[0]) {
-				return usageError{errors.New("completion takes one of bash, zsh and fish")}
+				return usageError{errors.New("zddsupervisor completion takes one of bash, zsh and fish; see zddsupervisor completion --help")}
 			}
 			return nil
 		},
