@@ -112,7 +112,7 @@ func TestProblems(t *testing.T) {
 		"wrong fd":          {file: ok + "[[socket]]\nlisten = ':1'\n[ready]\nby = 'fd'\nfd = 3", want: `FILE:6: ready.fd: is 3, but the first descriptor after the sockets is 4; leave it out and write {fd:ready} in the command`},
 		"fd's name":         {file: ok + "[[socket]]\nlisten = 'ready=:1'\n[ready]\nby = 'fd'", want: `FILE:5: ready.by: is "fd", for which {fd:ready} is needed; give the socket of that name another one`},
 		"group alone":       {file: ok + "group = 'root'", want: `FILE:2: group: needs user to be set too`},
-		"unknown user":      {file: ok + "group = 'root'\nuser = 'nobody-at-all'", want: `FILE:3: user: there is no user "nobody-at-all": `},
+		"unknown user":      {file: ok + "group = 'root'\nuser = 'nobody-at-all'", want: `FILE:3: user: there is no user "nobody-at-all"`},
 		"unknown group":     {file: ok + "group = 'nobody-at-all'\nuser = 'root'", want: `FILE:2: group: there is no group "nobody-at-all"`},
 		"environment file":  {file: ok + "environment-file = ['none.env']", want: `FILE:2: environment-file: DIR/none.env cannot be read: no such file or directory`},
 		"environment line":  {file: ok + "environment-file = ['bad.env']", want: `DIR/bad.env:3: "B" is not KEY=VALUE`},

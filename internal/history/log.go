@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -196,7 +197,7 @@ func (l *Log) run() {
 		case <-retry.C:
 		}
 		l.mu.Lock()
-		lines, first, lost, closing := l.waiting, l.first, l.lost, l.closing
+		lines, first, lost, closing := slices.Clone(l.waiting), l.first, l.lost, l.closing
 		l.mu.Unlock()
 		n, err := l.write(lines)
 		if n > 0 {
