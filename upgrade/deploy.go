@@ -114,7 +114,7 @@ func (s *Supervisor) alone() error {
 	switch {
 	case s.state.Phase == Replacing:
 		return ErrReplaced // or will be, and else it may be asked again as well
-	case action&Decline != 0:
+	case action&Decline != 0, s.hand != nil && !s.hand.record.Restart, slices.ContainsFunc(s.waiting, func(t *ticket) bool { return t.request.Kind.deploys() }):
 		return &RefusedError{s.underWay()}
 	case action&Refuse != 0:
 		return s.unavailable()
@@ -130,6 +130,9 @@ func (s *Supervisor) takeDeploy(t *ticket) error {
 	if !t.request.Again && s.live != nil && s.live.release == t.request.Release {
 		return &RefusedError{fmt.Errorf("release %s %w, as generation %d; deploy --again starts it anew", t.request.Release, ErrAlreadyLive, s.live.number)}
 	}
+	if s.hand != nil { // a start that gets nowhere, see next
+		s.hand.aborted = fmt.Sprintf("given up for a %s to release %s", t.request.Kind, t.request.Release)
+	}
 	s.waiting = append(s.waiting, t)
 	s.fire(DeployAsked)
 	return nil
@@ -142,7 +145,11 @@ func (s *Supervisor) underWay() error {
 	if r.ToRelease != "" {
 		what += " to release " + r.ToRelease
 	}
-	return fmt.Errorf("%w: %s is at step %s; wait for its end, or end it with zddsupervisor abort", ErrUnderWay, what, s.state.Phase)
+	end := "wait for its end"
+	if s.state.Live {
+		end += ", or end it with zddsupervisor abort"
+	}
+	return fmt.Errorf("%w: %s is at step %s; %s", ErrUnderWay, what, s.state.Phase, end)
 }
 
 // lastGood returns the release to which a rollback goes that names none.
@@ -155,6 +162,10 @@ func (s *Supervisor) lastGood(ctx context.Context, r Releases) (string, error) {
 		}
 	}) {
 		return "", s.unasked(ctx)
+	}
+	if from == "" { // nothing has served since the start
+		from, _ = r.Current()
+		good = slices.DeleteFunc(slices.Clone(good), func(release string) bool { return release == from })
 	}
 	var errs []error
 	for _, release := range good {
@@ -206,6 +217,9 @@ func (s *Supervisor) point(h *handoff, plan *Plan, wanted []string) error {
 	}
 	if !s.ask(context.Background(), func() {
 		h.plan, h.record.ToRelease = plan, to
+		if h.record.FromRelease == "" { // nothing serves, and this is what should
+			h.record.FromRelease = from
+		}
 		if h.record.Kind.deploys() { // else there is no way back: the other one has ended
 			h.pointed = &pointing{plan.Releases, from, to}
 		}

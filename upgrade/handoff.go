@@ -121,8 +121,8 @@ func (s *Supervisor) complete() {
 	}
 	s.orphan = 0
 	s.limitDraining()
-	s.prune()
 	s.finish(OutcomeDone)
+	s.prune() // once it is on record which releases are good
 }
 
 // rollback ends the new generation and leaves everything else as it was.

@@ -150,7 +150,7 @@ func (s *Supervisor) amend(r *Record, result HookResult) *Record {
 // afterGone runs the hook for a generation of which no process is left.
 func (s *Supervisor) afterGone(g *generation) {
 	hooks := g.plan.Hooks
-	if hooks.AfterGone == nil || s.state.Phase >= Stopping {
+	if hooks.AfterGone == nil || s.state.Phase >= Replacing {
 		return
 	}
 	about := HookFacts{Handoff: g.replacedBy, Generation: g.number, Release: g.release}

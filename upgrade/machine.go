@@ -278,7 +278,13 @@ func nextStep(s State, e Event) (State, Action) {
 		return State{Phase: s.Phase, Live: s.Live, Again: true}, None
 	case AbortAsked:
 		return nextAbort(s)
-	case ReplaceAsked, DeployAsked: // what current points to is this handoff's business
+	case DeployAsked:
+		if !s.Live && s.Phase < Sharing {
+			// The service is down, and this start may never come to anything.
+			return State{Phase: s.Phase, Again: true}, Abort
+		}
+		return s, Decline // what current points to is this handoff's business
+	case ReplaceAsked:
 		return s, Decline
 	case PromoteAsked:
 		if !s.Phase.waits() {

@@ -80,7 +80,8 @@ func TestEveryDeployIsAnswered(t *testing.T) {
 		to, a := next(s, DeployAsked)
 		switch {
 		case s.Phase == Idle && (a != Begin|Step || to != State{Phase: Holding, Live: s.Live}),
-			s.Phase > Idle && s.Phase < Stopping && (a != Decline || to != s),
+			s.Phase >= Resolving && s.Phase < Sharing && !s.Live && (a != Abort || to != State{Phase: s.Phase, Again: true}),
+			s.Phase > Idle && s.Phase < Stopping && (s.Live || s.Phase == Holding || s.Phase >= Sharing) && (a != Decline || to != s),
 			s.Phase >= Stopping && (a != Refuse || to != s):
 			t.Errorf("%v: leads to %v with %v", s, to, a)
 		}
@@ -208,6 +209,7 @@ func TestPaths(t *testing.T) {
 			State{Phase: Holding, Live: true}, Rollback | Begin | Step},
 		{"deploy", State{Live: true}, append([]Event{DeployAsked}, steps(12)...), State{Live: true}, Complete},
 		{"a deploy is alone", State{Phase: Warming, Live: true}, []Event{DeployAsked}, State{Phase: Warming, Live: true}, Decline},
+		{"a deploy ends a start that gets nowhere", State{Phase: Warming}, []Event{DeployAsked, StepFailed}, State{Phase: Holding}, Rollback | Begin | Step},
 		{"the deploy's new one dies", State{Live: true}, []Event{DeployAsked, StepDone, StepDone, StepDone, StepDone, StepDone, NewExited}, State{Live: true}, Rollback},
 		{"replaced", State{Live: true}, []Event{ReplaceAsked, Replaced}, State{Phase: Replacing, Live: true}, Cede},
 		{"not replaced", State{Live: true}, []Event{ReplaceAsked, StopAsked, NotReplaced}, State{Live: true}, Resume},

@@ -52,7 +52,7 @@ func (s *Supervisor) persist() {
 func (s *Supervisor) save() (*Saved, []fdpass.Socket) {
 	v := &Saved{
 		Version: savedVersion, Boot: s.boot, Phase: s.state.Phase.String(), Number: s.number, Handoffs: s.handoffs,
-		Orphan: s.orphan, Last: s.last, Sockets: []fdpass.Snapshot{}, Generations: []savedGeneration{},
+		Orphan: s.orphan, Last: s.last, LastRelease: s.lastRelease, GoBack: s.goBack, Sockets: []fdpass.Snapshot{}, Generations: []savedGeneration{},
 	}
 	if s.plan != nil {
 		v.Plan = s.plan.Source
@@ -65,6 +65,7 @@ func (s *Supervisor) save() (*Saved, []fdpass.Socket) {
 			UID: g.uid, Cgroup: g.cgroupName(), Plan: g.plan.Source, Bound: t.add(g.bound), Inodes: g.inodes,
 			Status: g.status, Started: s.clock.moment(g.started), Ready: s.clock.moment(g.ready), Lived: s.clock.moment(g.lived), Why: g.why, Served: g.served,
 			Telling: g.telling, Told: g.wasTold(), Open: g.open, Deaf: g.deaf,
+			ReplacedBy: g.replacedBy, OnProbation: g.onProbation,
 		})
 	}
 	if s.live != nil {

@@ -22,6 +22,7 @@ import (
 //   - A generation that was being ended is ended; one that was told to stop is not told again, see resume.
 func (s *Supervisor) takeOver(v *Saved) {
 	s.number, s.handoffs, s.last, s.orphan = max(v.Number, s.number), max(v.Handoffs, s.handoffs), v.Last, v.Orphan
+	s.lastRelease, s.goBack = v.LastRelease, v.GoBack
 	if h := v.Handoff; h != nil {
 		h.Record.Began = s.clock.time(h.Began)
 	}
@@ -77,6 +78,7 @@ func (r *recovery) restoreGenerations() {
 			number: sg.Number, release: sg.Release, inodes: sg.Inodes, role: sg.Role, kind: sg.Kind, uid: sg.UID, status: sg.Status,
 			started: r.s.clock.time(sg.Started), ready: r.s.clock.time(sg.Ready), lived: r.s.clock.time(sg.Lived), why: sg.Why,
 			served: sg.Served, open: sg.Open, telling: sg.Telling, deaf: sg.Deaf,
+			replacedBy: sg.ReplacedBy, onProbation: sg.OnProbation,
 			adopted:  true,
 			notified: make(chan struct{}), told: make(chan struct{}), parted: make(chan struct{}),
 		}

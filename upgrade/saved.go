@@ -37,6 +37,9 @@ type Saved struct {
 	Plan     json.RawMessage `json:"plan,omitempty"`   // of the live generation
 	Last     *Record         `json:"last,omitempty"`
 
+	LastRelease string   `json:"last_release,omitempty"` // of the last generation that was live
+	GoBack      []string `json:"go_back,omitempty"`      // releases, of which the next start takes the first that is fit
+
 	Sockets     []fdpass.Snapshot `json:"sockets"`
 	Bound       []savedBound      `json:"bound"` // of the live generation
 	Generations []savedGeneration `json:"generations"`
@@ -90,6 +93,9 @@ type savedGeneration struct {
 	Told      bool            `json:"told,omitempty"`    // its stop signal was sent
 	Open      []OpenSocket    `json:"open,omitempty"`
 	Deaf      []string        `json:"deaf,omitempty"` // the sockets by which nobody gets to it
+
+	ReplacedBy  int  `json:"replaced_by,omitempty"` // the handoff that made the next one live
+	OnProbation bool `json:"on_probation,omitempty"`
 }
 
 // LoadSaved reads a state file. It returns nil and no error if there is none. An error that wraps ErrSaved says that

@@ -213,7 +213,7 @@ func (s *Supervisor) Run() error {
 			s.tend()
 		}
 		s.catchUp()
-		if s.state.Phase == Stopping && len(s.generations) == 0 && s.step == nil {
+		if s.state.Phase == Stopping && len(s.generations) == 0 && s.step == nil && s.hooksLeft == 0 {
 			s.fire(AllGone)
 		}
 	}
@@ -425,7 +425,7 @@ func (s *Supervisor) exit() {
 	if s.hand != nil {
 		s.closeAll(s.hand.fresh)
 		r := s.hand.record
-		r.Outcome, r.Reason, r.Took = OutcomeFailed, "the supervisor was stopped", time.Since(r.Began)
+		r.Outcome, r.Reason, r.Took = OutcomeFailed, "the supervisor was stopped"+r.Reason, time.Since(r.Began)
 		s.observe(func(o Observer) { o.HandoffEnded(r) })
 		s.hand = nil
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os/signal"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -91,6 +92,9 @@ func installRelease(ctx context.Context, client *control.Client, from, name stri
 	if err := (releases.Dir{Directory: where.Directory, Link: where.Link}).Install(ctx, from, name); err != nil {
 		return err
 	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("interrupted: release %s is installed, and was not deployed; zddsupervisor deploy %[1]s does that", name)
+	}
 	p := newProgress(out)
 	p.step(upgrade.Progress{Step: "install", Took: time.Since(began)})
 	p.end()
@@ -103,8 +107,16 @@ func deploy(cmd *cobra.Command, client *control.Client, kind upgrade.Kind, name 
 		return client.Deploy(ctx, kind, name, again, step)
 	})
 	var failed *upgrade.HandoffError
-	if errors.As(err, &failed) && failed.Record.From != 0 {
+	if errors.As(err, &failed) && failed.Record.From != 0 && serves(cmd.Context(), client, failed.Record.From) {
 		fmt.Fprintf(cmd.OutOrStdout(), "generation %d%s serves on\n", failed.Record.From, inParentheses(failed.Record.FromRelease))
 	}
 	return err
+}
+
+// serves reports whether a generation is the live one, as far as the supervisor says.
+func serves(ctx context.Context, client *control.Client, generation int) bool {
+	st, err := client.Status(ctx)
+	return err == nil && slices.ContainsFunc(st.Generations, func(g upgrade.GenerationStatus) bool {
+		return g.Number == generation && g.Role == upgrade.RoleLive
+	})
 }

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/zddsupervisor/zddsupervisor/internal/control"
 	"github.com/zddsupervisor/zddsupervisor/upgrade"
 )
 
@@ -61,4 +62,29 @@ func TestRollback(t *testing.T) {
 	}
 	r.mustNotDeploy(1, []string{"no release to go back to", "is not in", "name one that is there"}, "rollback")
 	p.pointsTo("v3")
+}
+
+// Where the service is down and does not come up, a rollback does not wait for that, and goes to what was there before; and from there not
+// forth again.
+func TestRollbackWhileDown(t *testing.T) {
+	t.Parallel()
+	p := newSite(t, "v1", "v2")
+	r := startReign(t, p.configuration(""))
+	r.mustDeploy("deploy", "v2")
+	r.runs("v2")
+	p.release("v2", "-never-ready")
+	if err := unix.Kill(r.live().PID, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	r.until("a start that gets nowhere", func(st *control.Status) bool {
+		return live(st) == nil && st.Current != nil && st.Phase == "ready"
+	})
+	if out := r.mustDeploy("rollback"); !strings.Contains(out, "(v1) is live") {
+		t.Errorf("it printed\n%s", out)
+	}
+	r.runs("v1")
+	p.pointsTo("v1")
+	r.mustNotDeploy(1, []string{"no release to go back to from v1"}, "rollback")
+	r.signal(unix.SIGTERM)
+	r.wait()
 }

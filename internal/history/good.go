@@ -40,10 +40,11 @@ func (r *releases) ending(e *upgrade.Ending) {
 	}
 }
 
-// giveUp notes that a release was given up, unless another generation was made live of it since.
+// giveUp notes that a release was given up, unless another generation was made live of it since. Generation 0 stands for one that was
+// not there any more.
 func (r *releases) giveUp(release string, generation int) {
 	for i, l := range r.live {
-		if l.release == release && generation >= l.generation {
+		if l.release == release && (generation == 0 || generation >= l.generation) {
 			r.live[i].givenUp = true
 		}
 	}

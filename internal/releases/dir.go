@@ -65,6 +65,7 @@ func (d Dir) Current() (string, error) {
 		}
 		return "", fmt.Errorf("%w: %s: %w%s", ErrCurrent, d.Link, cause(err), d.mend())
 	}
+	target = trimmed(target)
 	if !filepath.IsAbs(target) {
 		target = filepath.Join(filepath.Dir(d.Link), target)
 	}
@@ -80,10 +81,15 @@ func (d Dir) Current() (string, error) {
 	if parent != releases {
 		return "", fmt.Errorf("%w: %s points to %s, which is not in %s%s", ErrCurrent, d.Link, target, d.Directory, d.mend())
 	}
-	if info, err := os.Stat(target); err != nil || !info.IsDir() {
+	// A release that is a link could not be pointed back to, see Check.
+	if info, err := os.Lstat(target); err != nil || !info.IsDir() {
 		return "", fmt.Errorf("%w: %s points to %s, which is not a directory%s", ErrCurrent, d.Link, target, d.mend())
 	}
-	return filepath.Base(target), nil
+	name := filepath.Base(target)
+	if err := CheckName(name); err != nil {
+		return "", fmt.Errorf("%w: %s points to %s: %w", ErrCurrent, d.Link, target, err)
+	}
+	return name, nil
 }
 
 // mend ends a sentence about a link that cannot be used.

@@ -75,6 +75,9 @@ func (d Dir) Install(ctx context.Context, from, name string) (err error) {
 	if err == nil {
 		err = t.finish()
 	}
+	if err == nil {
+		err = ctx.Err()
+	}
 	if err != nil {
 		return fmt.Errorf("cannot install %s: %w", from, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 )
 
 // Point makes the link point to a release, in one step. The new link is written as the one that it replaces: a relative
@@ -19,7 +20,8 @@ func (d Dir) Point(name string) error {
 	if err != nil {
 		return fmt.Errorf("%w: %s: %w%s", ErrCurrent, d.Link, cause(err), d.mend())
 	}
-	target := filepath.Dir(old) + "/" + name // not cleaned: ".." after a link means something else then
+	old = trimmed(old)
+	target := old[:strings.LastIndexByte(old, '/')+1] + name // not cleaned: ".." after a link means something else then
 	// One that somebody else makes at the same time has another name.
 	temporary := filepath.Join(filepath.Dir(d.Link), ".zdd-"+filepath.Base(d.Link)+"-"+strconv.Itoa(os.Getpid()))
 	if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -33,6 +35,17 @@ func (d Dir) Point(name string) error {
 		return fmt.Errorf("cannot replace the link %s: %w", d.Link, cause(err))
 	}
 	return nil
+}
+
+// trimmed is what a link points to without what may stand behind the name of a directory: "/" and "/.".
+func trimmed(target string) string {
+	for {
+		rest := strings.TrimSuffix(strings.TrimRight(target, "/"), "/.")
+		if rest == "" || rest == target {
+			return target
+		}
+		target = rest
+	}
 }
 
 // Sync blocks until the link is on disk as it is now.

@@ -67,11 +67,21 @@ func (d Dir) Prune(keep int, protected []string) (removed []string, err error) {
 			kept++
 			continue
 		}
-		if err := d.remove(r.name); err != nil {
+		// Somebody may have gone back to it just now.
+		if now, err := d.Current(); err != nil || now == r.name {
+			continue
+		}
+		if err := os.Rename(d.Path(r.name), d.Path(outgoing+r.name)); err != nil {
 			errs = append(errs, fmt.Errorf("remove the release %s: %w", r.name, cause(err)))
 			continue
 		}
 		removed = append(removed, r.name)
+	}
+	// Nobody finds them any more. The rest can take long.
+	for _, name := range removed {
+		if err := os.RemoveAll(d.Path(outgoing + name)); err != nil {
+			errs = append(errs, fmt.Errorf("remove what is left of the release %s: %w", name, cause(err)))
+		}
 	}
 	return removed, errors.Join(errs...)
 }
@@ -81,15 +91,6 @@ const (
 	incoming = ".zdd-incoming-"
 	outgoing = ".zdd-outgoing-"
 )
-
-// remove removes a release: at once under its name, and then the rest.
-func (d Dir) remove(name string) error {
-	gone := d.Path(outgoing + name)
-	if err := os.Rename(d.Path(name), gone); err != nil {
-		return err
-	}
-	return os.RemoveAll(gone)
-}
 
 // sweep removes what processes have left that have ended while they installed or removed a release.
 func (d Dir) sweep() {

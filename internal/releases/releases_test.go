@@ -59,7 +59,7 @@ func TestNames(t *testing.T) {
 
 func TestPointKeepsTheForm(t *testing.T) {
 	t.Parallel()
-	for _, form := range []string{"releases/%s", "./releases/%s", "../TOP/releases/%s", "DIR/%s", "also/%s"} {
+	for _, form := range []string{"releases/%s", "./releases/%s", "../TOP/releases/%s", "DIR/%s", "also/%s", "releases/%s/", "releases/%s/.", "DIR/%s//"} {
 		d := layout(t, "v1", "v2")
 		top := filepath.Dir(d.Directory)
 		if err := os.Symlink("releases", filepath.Join(top, "also")); err != nil {
@@ -76,8 +76,8 @@ func TestPointKeepsTheForm(t *testing.T) {
 		if name, err := d.Current(); name != "v2" || err != nil {
 			t.Errorf("%s: it points to %q, %v", form, name, err)
 		}
-		// A leading "./" may be lost.
-		if got, _ := os.Readlink(d.Link); strings.TrimPrefix(got, "./") != strings.TrimPrefix(fmt.Sprintf(form, "v2"), "./") {
+		// What stands behind the name is lost.
+		if got, _ := os.Readlink(d.Link); got != strings.TrimRight(fmt.Sprintf(form, "v2"), "/.") {
 			t.Errorf("%s has become %s", form, got)
 		}
 		if err := d.Sync(); err != nil {
@@ -147,6 +147,47 @@ func TestPointRefuses(t *testing.T) {
 	}
 	if err := d.Point("v1"); !errors.Is(err, ErrCurrent) {
 		t.Errorf("with a directory: %v", err)
+	}
+}
+
+// What could not be pointed back to is no current release.
+func TestCurrentIsADirectory(t *testing.T) {
+	t.Parallel()
+	d := layout(t, "v1")
+	if err := os.Symlink(t.TempDir(), d.Path("linked")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(d.Path(".hidden"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"linked", ".hidden"} {
+		os.Remove(d.Link)
+		if err := os.Symlink("releases/"+name, d.Link); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := d.Current(); !errors.Is(err, ErrCurrent) {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+}
+
+// Directories have the permissions that they are said to have, whatever the umask is and whatever comes first.
+func TestInstallsDirectoryModes(t *testing.T) {
+	d := layout(t)
+	old := unix.Umask(0o077)
+	defer unix.Umask(old)
+	from := filepath.Join(t.TempDir(), "v1")
+	if err := os.MkdirAll(filepath.Join(from, "bin"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(filepath.Join(from, "bin"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Install(t.Context(), from, "v1"); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(filepath.Join(d.Path("v1"), "bin")); err != nil || info.Mode().Perm() != 0o755 {
+		t.Errorf("bin has %v, %v", info.Mode(), err)
 	}
 }
 

@@ -77,7 +77,7 @@ func shorten(name string) string {
 // parents makes the directories that a name is in. They may come later in an archive, or never.
 func (t *tree) parents(name string) error {
 	dir := path.Dir(name)
-	if dir == "." {
+	if dir == "." || t.directories[dir] {
 		return nil
 	}
 	return t.directory(dir, 0o755)
@@ -88,21 +88,27 @@ func (t *tree) directory(name string, mode fs.FileMode) error {
 	if name == "." {
 		return nil
 	}
-	if t.directories[name] {
-		return nil
-	}
-	if err := t.parents(name); err != nil {
-		return err
-	}
 	// Whoever installs must be able to write into it and to remove it.
-	err := t.root.Mkdir(name, mode.Perm()|0o700)
-	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("%q %w: it is a directory and something else as well", name, ErrUnfit)
-	}
-	if err == nil {
+	mode = mode.Perm() | 0o700
+	if !t.directories[name] { // else what is in it has come first
+		if err := t.parents(name); err != nil {
+			return err
+		}
+		err := t.root.Mkdir(name, mode)
+		if errors.Is(err, fs.ErrExist) {
+			return fmt.Errorf("%q %w: it is a directory and something else as well", name, ErrUnfit)
+		}
+		if err != nil {
+			return failedAt(name, err)
+		}
 		t.directories[name] = true
 	}
-	return failedAt(name, err)
+	// Whatever the umask is.
+	f, err := t.root.Open(name)
+	if err != nil {
+		return failedAt(name, err)
+	}
+	return failedAt(name, errors.Join(f.Chmod(mode), f.Close()))
 }
 
 // file writes a regular file.
