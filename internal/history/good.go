@@ -13,9 +13,9 @@ type releases struct {
 
 // live is that a release was made live.
 type live struct {
-	release    string
-	generation int
-	givenUp    bool // it has ended by itself in its probation, or somebody has rolled back from it
+	Release    string `json:"release"`
+	Generation int    `json:"generation"`
+	GivenUp    bool   `json:"given_up,omitempty"` // it has ended by itself in its probation, or somebody has rolled back from it
 }
 
 // handoff takes a handoff in. What is started again after a crash shows nothing new about its release.
@@ -29,8 +29,8 @@ func (r *releases) handoff(h *upgrade.Record) {
 	if h.ToRelease == "" {
 		return
 	}
-	r.live = slices.DeleteFunc(r.live, func(l live) bool { return l.release == h.ToRelease })
-	r.live = append(r.live, live{release: h.ToRelease, generation: h.To})
+	r.live = slices.DeleteFunc(r.live, func(l live) bool { return l.Release == h.ToRelease })
+	r.live = append(r.live, live{Release: h.ToRelease, Generation: h.To})
 }
 
 // ending takes the end of a generation in.
@@ -44,8 +44,8 @@ func (r *releases) ending(e *upgrade.Ending) {
 // not there any more.
 func (r *releases) giveUp(release string, generation int) {
 	for i, l := range r.live {
-		if l.release == release && (generation == 0 || generation >= l.generation) {
-			r.live[i].givenUp = true
+		if l.Release == release && (generation == 0 || generation >= l.Generation) {
+			r.live[i].GivenUp = true
 		}
 	}
 }
@@ -53,8 +53,8 @@ func (r *releases) giveUp(release string, generation int) {
 // good returns those that were not given up, without one, the newest first.
 func (r *releases) good(without string) (names []string) {
 	for _, l := range slices.Backward(r.live) {
-		if l.release != without && !l.givenUp {
-			names = append(names, l.release)
+		if l.Release != without && !l.GivenUp {
+			names = append(names, l.Release)
 		}
 	}
 	return names

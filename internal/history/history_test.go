@@ -331,3 +331,27 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
+
+// What is known of releases outlives the files in which it stood, however often a service is started again.
+func TestGoodOutlivesItsFile(t *testing.T) {
+	t.Parallel()
+	o := Options{Directory: t.TempDir(), MaxBytes: 4000, Files: 2}
+	l := Open(o)
+	l.HandoffEnded(handoff(1))
+	l.HandoffEnded(handoff(2))
+	for n := 3; n < 100; n++ {
+		again := handoff(n)
+		again.Kind, again.FromRelease, again.ToRelease = upgrade.KindRestart, "v2", "v2"
+		l.HandoffEnded(again)
+		flush(t, l)
+	}
+	l.Close()
+	if _, numbers := read(t, o.Directory); numbers[0] < 10 {
+		t.Fatalf("the files still have %v", numbers)
+	}
+	l = Open(o)
+	defer l.Close()
+	if good := l.Good("v2"); len(good) != 1 || good[0] != "v1" {
+		t.Errorf("good are %q", good)
+	}
+}

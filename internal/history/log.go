@@ -86,6 +86,8 @@ func (l *Log) take(r row) {
 	case r.Handoff != nil:
 		l.handoff, l.newest = max(l.handoff, r.Handoff.Handoff), max(l.newest, r.Handoff.To)
 		l.releases.handoff(r.Handoff)
+	case r.Known != nil:
+		l.releases.live = r.Known
 	case r.Ending != nil:
 		l.newest = max(l.newest, r.Ending.Generation)
 		l.releases.ending(r.Ending)
@@ -241,7 +243,13 @@ func (l *Log) write(lines [][]byte) (written int, err error) {
 		if err != nil {
 			return written, err
 		}
-		n, err := appendLines(f, size, rest, l.opts.MaxBytes)
+		n := 0
+		if created {
+			size, err = l.begin(f)
+		}
+		if err == nil {
+			n, err = appendLines(f, size, rest, l.opts.MaxBytes)
+		}
 		if err = errors.Join(err, f.Close()); err != nil {
 			return written, err
 		}
@@ -272,6 +280,30 @@ func (l *Log) openForLines(line []byte) (f *os.File, size int64, created bool, e
 		return nil, 0, false, err
 	}
 	return f, info.Size(), info.Size() == 0, nil
+}
+
+// knownPart is which part of a file what is known of releases may take.
+const knownPart = 8
+
+// begin writes what is known of releases into a file that is empty, and returns its size then. Of more than fit into a small part of it,
+// those are left out that were live the longest ago.
+func (l *Log) begin(f *os.File) (int64, error) {
+	l.mu.Lock()
+	known := slices.Clone(l.releases.live)
+	l.mu.Unlock()
+	if len(known) == 0 {
+		return 0, nil
+	}
+	line, err := encode(row{Known: known})
+	for err == nil && int64(len(line)) > l.opts.MaxBytes/knownPart && len(known) > 1 {
+		known = known[(len(known)+1)/2:]
+		line, err = encode(row{Known: known})
+	}
+	if err != nil {
+		return 0, err
+	}
+	n, err := f.Write(line)
+	return int64(n), err
 }
 
 // rotate renames every file to the next older one. The oldest is lost.

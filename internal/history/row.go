@@ -19,6 +19,8 @@ type row struct {
 	Handoff *upgrade.Record     `json:"handoff,omitempty"`
 	Ending  *upgrade.Ending     `json:"ending,omitempty"`
 	Hook    *upgrade.HookResult `json:"hook,omitempty"`
+	// Known is what the files before this one say about releases. A file begins with it, so that nothing of it is lost with the oldest.
+	Known []live `json:"known,omitempty"`
 }
 
 // encode returns a row as a line.
