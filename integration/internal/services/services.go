@@ -15,8 +15,9 @@ type Service struct {
 	// Finishes tells that it answers every connection that it has accepted. Of the others, some requests are lost while both versions
 	// accept from one queue.
 	Finishes bool
-	// Keeps tells that it keeps connections open between requests.
-	Keeps bool
+	// Keeps tells that it keeps connections open between requests, and Blocks that it reads some of them with blocking calls: of those a
+	// few are left to it when they are carried over.
+	Keeps, Blocks bool
 }
 
 const (
@@ -103,8 +104,9 @@ command = ["/usr/bin/gunicorn", "--check-config", "hello:app"]
 			Config: `command = ["/usr/bin/gunicorn", "--worker-class=gthread", "--workers=2", "--threads=8", "hello:app"]
 directory = "/srv/app"
 `,
-			Load:  load.Config{Rate: 200},
-			Keeps: true,
+			Load:   load.Config{Rate: 200},
+			Keeps:  true,
+			Blocks: true,
 		},
 		{
 			// https://puma.io/puma/file.systemd.html: sockets by LISTEN_FDS where -b has the same address, READY=1 once it is booted.
