@@ -15,8 +15,8 @@ type Service struct {
 	// Finishes tells that it answers every connection that it has accepted. Of the others, some requests are lost while both versions
 	// accept from one queue.
 	Finishes bool
-	// Keeps tells that it keeps connections open between requests, and Blocks that it reads some of them with blocking calls: of those a
-	// few are left to it when they are carried over.
+	// Keeps tells that it keeps connections open between requests, and closes them in a way in which they can be carried over (HAProxy ends
+	// them with shutdown(2)). Blocks tells that it reads some of them with blocking calls: of those a few are left to it.
 	Keeps, Blocks bool
 }
 
@@ -163,7 +163,6 @@ signal = "SIGUSR1"
 `,
 			Load:     load.Config{Rate: 200},
 			Finishes: true,
-			Keeps:    true,
 		},
 		{
 			// --web.systemd-socket takes the sockets of LISTEN_FDS. It neither says when it is ready nor stops in order: SIGTERM ends it.
