@@ -134,7 +134,7 @@ func TestPromtoolLikesTheMetrics(t *testing.T) {
 func TestServerAndItsSuccessor(t *testing.T) {
 	t.Parallel()
 	log := slog.New(slog.DiscardHandler)
-	first, err := metrics.Listen("127.0.0.1:0", false)
+	first, err := metrics.Listen(t.Context(), "127.0.0.1:0", false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,11 +143,11 @@ func TestServerAndItsSuccessor(t *testing.T) {
 		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, version) })
 	}
 	one := metrics.Serve(first, answer("one"), log)
-	if l, err := metrics.Listen(address, false); err == nil {
+	if l, err := metrics.Listen(t.Context(), address, false); err == nil {
 		l.Close()
 		t.Error("the address of another one was taken")
 	}
-	second, err := metrics.Listen(address, true)
+	second, err := metrics.Listen(t.Context(), address, true)
 	if err != nil {
 		t.Fatalf("a successor does not get it: %v", err)
 	}
