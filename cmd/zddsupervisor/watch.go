@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"os"
 	"os/signal"
+	"runtime"
 	"strings"
 	"time"
 
@@ -23,14 +25,19 @@ const (
 // watch shows the status every so often, until a signal says that it is enough: on a terminal in place, on a screen of its own, else
 // one below the other. A supervisor that does not answer at first is an error; one that goes away is waited for.
 func watch(parent context.Context, client *control.Client, s screen, every time.Duration, show show) error {
-	ctx, stop := signal.NotifyContext(parent, unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
+	ctx, stop := signal.NotifyContext(parent, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGHUP)
 	defer stop()
 	st, err := client.Status(ctx)
 	if err != nil {
 		return err
 	}
 	var last []string
+	suspend := make(chan os.Signal, 1)
 	if s.terminal {
+		if !signal.Ignored(unix.SIGTSTP) {
+			signal.Notify(suspend, unix.SIGTSTP)
+			defer signal.Stop(suspend)
+		}
 		if err := s.write(enterScreen); err != nil {
 			return err
 		}
@@ -52,6 +59,10 @@ func watch(parent context.Context, client *control.Client, s screen, every time.
 		}
 		select {
 		case <-tick.C:
+		case <-suspend:
+			if err := s.suspend(suspend); err != nil {
+				return err
+			}
 		case <-ctx.Done():
 			return nil
 		}
@@ -59,6 +70,24 @@ func watch(parent context.Context, client *control.Client, s screen, every time.
 			return nil
 		}
 	}
+}
+
+// suspend stops this process as SIGTSTP does by default, which the shell has to see, with the terminal as it was before. It returns when the
+// process goes on, and signals come to c again.
+func (s screen) suspend(c chan<- os.Signal) error {
+	if err := s.write(leaveScreen); err != nil {
+		return err
+	}
+	signal.Reset(unix.SIGTSTP)
+	// To this thread, so that it does nothing more before it stops.
+	runtime.LockOSThread()
+	err := unix.Tgkill(unix.Getpid(), unix.Gettid(), unix.SIGTSTP)
+	runtime.UnlockOSThread()
+	signal.Notify(c, unix.SIGTSTP)
+	if err != nil {
+		return os.NewSyscallError("tgkill", err)
+	}
+	return s.write(enterScreen)
 }
 
 func (s screen) write(text string) error {
