@@ -32,9 +32,9 @@ func watch(parent context.Context, client *control.Client, s screen, every time.
 		return err
 	}
 	var last []string
-	suspend := make(chan os.Signal, 1)
+	suspend := make(chan os.Signal, 1) // where there is somebody to say that it goes on: not in the first group of a session
 	if s.terminal {
-		if !signal.Ignored(unix.SIGTSTP) {
+		if sid, err := unix.Getsid(0); err == nil && sid != unix.Getpgrp() && !signal.Ignored(unix.SIGTSTP) {
 			signal.Notify(suspend, unix.SIGTSTP)
 			defer signal.Stop(suspend)
 		}
@@ -60,7 +60,7 @@ func watch(parent context.Context, client *control.Client, s screen, every time.
 		select {
 		case <-tick.C:
 		case <-suspend:
-			if err := s.suspend(suspend); err != nil {
+			if err := s.suspend(); err != nil {
 				return err
 			}
 		case <-ctx.Done():
@@ -72,18 +72,15 @@ func watch(parent context.Context, client *control.Client, s screen, every time.
 	}
 }
 
-// suspend stops this process as SIGTSTP does by default, which the shell has to see, with the terminal as it was before. It returns when the
-// process goes on, and signals come to c again.
-func (s screen) suspend(c chan<- os.Signal) error {
+// suspend stops this process, which a shell that controls jobs sees, with the terminal as it was before, and returns when the process goes on.
+func (s screen) suspend() error {
 	if err := s.write(leaveScreen); err != nil {
 		return err
 	}
-	signal.Reset(unix.SIGTSTP)
-	// To this thread, so that it does nothing more before it stops.
+	// The runtime does not give SIGTSTP its default back. To this thread, so that it does nothing more before it stops.
 	runtime.LockOSThread()
-	err := unix.Tgkill(unix.Getpid(), unix.Gettid(), unix.SIGTSTP)
+	err := unix.Tgkill(unix.Getpid(), unix.Gettid(), unix.SIGSTOP)
 	runtime.UnlockOSThread()
-	signal.Notify(c, unix.SIGTSTP)
 	if err != nil {
 		return os.NewSyscallError("tgkill", err)
 	}
