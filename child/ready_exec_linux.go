@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"time"
+	"unicode"
 
 	"golang.org/x/sys/unix"
 
@@ -144,7 +145,7 @@ func lastLine(b []byte) string {
 	line := bytes.TrimSpace(b)
 	line = line[bytes.LastIndexByte(line, '\n')+1:]
 	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
+		if unicode.IsControl(r) {
 			return ' '
 		}
 		return r

@@ -146,12 +146,12 @@ func printHistory(out io.Writer, entries []history.Entry) {
 	fmt.Fprintln(w, "WHEN\tHANDOFF\tKIND\tRELEASE\tGENERATION\tOUTCOME\tTOOK\tBY")
 	for _, e := range entries {
 		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", e.Began.Local().Format("2006-01-02 15:04:05"), e.Handoff, dash(string(e.Kind)),
-			fromTo(e.FromRelease, e.ToRelease), fromTo(generation(e.From), generation(e.To)), e.Outcome, round(e.Took), dash(strings.Join(e.By, ", ")))
+			fit(fromTo(e.FromRelease, e.ToRelease), 0), fromTo(generation(e.From), generation(e.To)), e.Outcome, round(e.Took), fit(dash(strings.Join(e.By, ", ")), 0))
 	}
 	w.Flush()
 	for _, e := range entries {
 		for _, line := range remarks(e) {
-			fmt.Fprintf(out, "handoff %d: %s\n", e.Handoff, line)
+			fmt.Fprintf(out, "handoff %d: %s\n", e.Handoff, fit(line, 0))
 		}
 	}
 }

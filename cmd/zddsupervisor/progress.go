@@ -89,15 +89,15 @@ func (p *progress) done(r *upgrade.Record) {
 		was = fmt.Sprintf(", generation %d drains", r.From)
 	}
 	for _, o := range r.Unsettled {
-		fmt.Fprintf(p.screen.out, "socket %s was not quiet in time: connections %s\n", o.Socket, o.Describe())
+		fmt.Fprintln(p.screen.out, fit(fmt.Sprintf("socket %s was not quiet in time: connections %s", o.Socket, o.Describe()), 0))
 	}
 	for _, h := range r.Hooks {
 		if h.Error != "" {
-			fmt.Fprintln(p.screen.out, h.Error)
+			fmt.Fprintln(p.screen.out, fit(h.Error, 0))
 		}
 	}
 	text := fmt.Sprintf("generation %d%s is live after %s%s", r.To, inParentheses(r.ToRelease), round(r.Took), was)
-	fmt.Fprintln(p.screen.out, p.screen.paint(text, green))
+	fmt.Fprintln(p.screen.out, p.screen.paint(fit(text, 0), green))
 }
 
 // drains shows, on a terminal, what is left of the generation that was replaced. It asks the supervisor, and does without what it

@@ -101,7 +101,7 @@ func report(err error, stderr io.Writer) int {
 		return exitDone
 	}
 	for line := range strings.Lines(err.Error()) {
-		fmt.Fprintln(stderr, "zddsupervisor: "+strings.TrimRight(line, "\n"))
+		fmt.Fprintln(stderr, "zddsupervisor: "+fit(strings.TrimRight(line, "\n"), 0))
 	}
 	var failed *upgrade.HandoffError
 	var usage usageError

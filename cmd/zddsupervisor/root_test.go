@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/zddsupervisor/zddsupervisor/internal/control"
+	"github.com/zddsupervisor/zddsupervisor/internal/history"
 	"github.com/zddsupervisor/zddsupervisor/upgrade"
 )
 
@@ -41,6 +43,25 @@ func oneCommand(t *testing.T, args ...string) (status int, stdout, stderr string
 	var out, errs bytes.Buffer
 	status = run(t.Context(), args, &out, &errs)
 	return status, out.String(), errs.String()
+}
+
+// What a terminal would obey reaches none, whoever has written it.
+func TestNoControlCharacters(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	report(errors.New("a\x1b[2J\u009bb\nc\x7f"), &out)
+	entry := history.Entry{}
+	entry.Reason, entry.ToRelease, entry.By = "x\x1b]0;y\x07", "v\x1b1", []string{"root\u0085"}
+	printHistory(&out, []history.Entry{entry})
+	newProgress(&out).done(&upgrade.Record{ToRelease: "v\x1b2", Hooks: []upgrade.HookResult{{Error: "h\x1b"}}})
+	for _, r := range out.String() {
+		if r != '\n' && unicode.IsControl(r) {
+			t.Fatalf("%q", out.String())
+		}
+	}
+	if !strings.HasPrefix(out.String(), "zddsupervisor: a [2J b\nzddsupervisor: c \n") {
+		t.Errorf("%q", out.String())
+	}
 }
 
 func TestHelpTellsExitStatuses(t *testing.T) {

@@ -119,7 +119,7 @@ func supervise(source *config.Source, signals *signals, stderr io.Writer) (err e
 	if len(cfg.Sockets) == 0 {
 		log.Warn("no socket is configured (see --listen): nothing can be handed over")
 	}
-	told, err := openMetrics(cfg, line.Predecessor() != nil)
+	told, err := openMetrics(cfg, line.Predecessor() != nil, log)
 	if err != nil {
 		return usageError{err}
 	}
@@ -192,7 +192,7 @@ func supervise(source *config.Source, signals *signals, stderr io.Writer) (err e
 	}
 	identity := control.Identity{Name: cfg.Name, PID: os.Getpid(), Program: version(), StateDirectory: cfg.StateDirectory}
 	supervisor.server = control.NewServer(identity, supervisor, log)
-	told.serve(supervisor, log)
+	told.serve(supervisor)
 	supervisor.server.Serve(left.control)
 	obeyed := signals.obey(supervisor)
 	err = supervisor.Run()

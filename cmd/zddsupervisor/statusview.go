@@ -189,8 +189,8 @@ func (v *statusView) sockets() {
 			v.text(yellow, fmt.Sprintf("socket %s: %s", s.Name, strings.Join(parts, ", ")))
 		}
 		if s.ShutDown {
-			v.text(red, fmt.Sprintf("socket %s: a process of the service has called shutdown(2) on it; clients are refused until the next version is live or, "+
-				"for a unix socket, until the supervisor is restarted", s.Name))
+			v.text(red, fmt.Sprintf("socket %s: a process of the service has called shutdown(2) on it; the live generation is replaced by itself, "+
+				"and if this stays, the service does it again each time", s.Name))
 		}
 		if s.Error != "" {
 			v.text(red, fmt.Sprintf("socket %s: %s", s.Name, s.Error))

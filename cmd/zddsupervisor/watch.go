@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"os"
 	"os/signal"
+	"runtime"
 	"strings"
 	"time"
 
@@ -23,14 +25,19 @@ const (
 // watch shows the status every so often, until a signal says that it is enough: on a terminal in place, on a screen of its own, else
 // one below the other. A supervisor that does not answer at first is an error; one that goes away is waited for.
 func watch(parent context.Context, client *control.Client, s screen, every time.Duration, show show) error {
-	ctx, stop := signal.NotifyContext(parent, unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
+	ctx, stop := signal.NotifyContext(parent, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGHUP)
 	defer stop()
 	st, err := client.Status(ctx)
 	if err != nil {
 		return err
 	}
 	var last []string
+	suspend := make(chan os.Signal, 1) // where there is somebody to say that it goes on: not in the first group of a session
 	if s.terminal {
+		if sid, err := unix.Getsid(0); err == nil && sid != unix.Getpgrp() && !signal.Ignored(unix.SIGTSTP) {
+			signal.Notify(suspend, unix.SIGTSTP)
+			defer signal.Stop(suspend)
+		}
 		if err := s.write(enterScreen); err != nil {
 			return err
 		}
@@ -52,6 +59,10 @@ func watch(parent context.Context, client *control.Client, s screen, every time.
 		}
 		select {
 		case <-tick.C:
+		case <-suspend:
+			if err := s.suspend(); err != nil {
+				return err
+			}
 		case <-ctx.Done():
 			return nil
 		}
@@ -59,6 +70,21 @@ func watch(parent context.Context, client *control.Client, s screen, every time.
 			return nil
 		}
 	}
+}
+
+// suspend stops this process, which a shell that controls jobs sees, with the terminal as it was before, and returns when the process goes on.
+func (s screen) suspend() error {
+	if err := s.write(leaveScreen); err != nil {
+		return err
+	}
+	// The runtime does not give SIGTSTP its default back. To this thread, so that it does nothing more before it stops.
+	runtime.LockOSThread()
+	err := unix.Tgkill(unix.Getpid(), unix.Gettid(), unix.SIGSTOP)
+	runtime.UnlockOSThread()
+	if err != nil {
+		return os.NewSyscallError("tgkill", err)
+	}
+	return s.write(enterScreen)
 }
 
 func (s screen) write(text string) error {

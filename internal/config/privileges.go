@@ -47,6 +47,7 @@ func (c *Config) Privileges() []Privilege {
 		add(path && (s.Owner != "" || s.Group != ""), "CAP_CHOWN", of+"owner and group")
 		add(path && (s.Owner != "" || s.Group != ""), "CAP_FOWNER", of+"permissions of what is another user's")
 	}
+	add(c.Releases.Managed(), "CAP_DAC_OVERRIDE", "to change releases.current and to remove old releases, in directories that may be another user's")
 	add(len(c.Limits) > 0, "CAP_SYS_RESOURCE", "to raise limits")
 	add(true, "CAP_DAC_READ_SEARCH", "to read environment files, links and programs that are another user's")
 	return needs

@@ -89,6 +89,11 @@ func TestPrivileges(t *testing.T) {
 		}
 		return strings.Join(names, " ")
 	}
+	dir := t.TempDir()
+	releases, current := filepath.Join(dir, "releases"), filepath.Join(dir, "current")
+	if err := errors.Join(os.MkdirAll(filepath.Join(releases, "v1"), 0o755), os.Symlink("releases/v1", current)); err != nil {
+		t.Fatal(err)
+	}
 	const user = "SETUID SETGID KILL SYS_PTRACE"
 	for _, tc := range []struct {
 		args []string
@@ -100,6 +105,7 @@ func TestPrivileges(t *testing.T) {
 		{[]string{"--user=nobody", "--listen=:80", "--listen=udp://:53"}, user + " NET_BIND_SERVICE DAC_READ_SEARCH"},
 		{[]string{"--user=nobody", "--listen=unix:///run/a", "--listen=@a"}, user + " DAC_OVERRIDE DAC_READ_SEARCH"},
 		{[]string{"--user=nobody", "--listen=unix:///run/a?owner=nobody"}, user + " DAC_OVERRIDE CHOWN FOWNER DAC_READ_SEARCH"},
+		{[]string{"--user=nobody", "--listen=:8080", "--releases-directory=" + releases, "--releases-current=" + current}, user + " DAC_OVERRIDE DAC_READ_SEARCH"},
 		{[]string{"--user=nobody", "--listen=:1024?mark=1&device=lo", "--limits=nofile=9"}, user + " NET_ADMIN NET_RAW SYS_RESOURCE DAC_READ_SEARCH"},
 	} {
 		if got := of(tc.args...); got != tc.want {

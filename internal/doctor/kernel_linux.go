@@ -33,7 +33,7 @@ func (m machine) kernel(r *report) {
 	}
 	if err := tryDiag(); err != nil {
 		r.add(Warns, fmt.Sprintf("the kernel does not list connections: %v", err),
-			"whether anything is on its way to an old version shows in accept queues alone", "modprobe inet_diag tcp_diag")
+			"whether anything is on its way to an old version shows in accept queues alone", "modprobe -a inet_diag tcp_diag")
 	} else {
 		r.fine("the kernel lists sockets and connections (sock_diag)")
 	}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"unicode"
 
 	"golang.org/x/sys/unix"
 
@@ -164,15 +165,46 @@ func TestUnixPath(t *testing.T) {
 		filepath.Join(dir, "sock"): "is there", filepath.Join(dir, "file/sock"): "not a directory", filepath.Join(dir, "none/sock"): "does not exist",
 	} {
 		var r report
-		unixPath(&r, fdpass.Spec{Name: "s", Network: fdpass.Unix, Address: path})
+		unixPath(&r, fdpass.Spec{Name: "s", Network: fdpass.Unix, Address: path}, nil)
 		f := one(t, r)
 		if !strings.Contains(f.What, want) || (f.Severity == Fails) != (want != "is there") {
 			t.Errorf("%s: %+v", path, f)
 		}
 	}
 	var r report
-	if unixPath(&r, fdpass.Spec{Network: fdpass.Unix, Address: "@x"}); len(r.findings) > 0 {
+	if unixPath(&r, fdpass.Spec{Network: fdpass.Unix, Address: "@x"}, nil); len(r.findings) > 0 {
 		t.Errorf("an abstract name: %+v", r.findings)
+	}
+}
+
+// A directory that the unit makes is not there before it is started.
+func TestRuntimeDirectoryOfTheUnit(t *testing.T) {
+	t.Parallel()
+	u := unitWith(map[string]string{"RuntimeDirectory": "zddsupervisor/svc zdd-no-such-thing"})
+	for dir, want := range map[string]Severity{"/run/zdd-no-such-thing": Fine, "/run/zdd-no-such": Fails, "/run/zdd-no-such-thing/below": Fails} {
+		var r report
+		unixPath(&r, fdpass.Spec{Name: "s", Network: fdpass.Unix, Address: dir + "/sock"}, u)
+		if got := one(t, r); got.Severity != want {
+			t.Errorf("%s: %+v", dir, got)
+		}
+	}
+}
+
+// What a terminal would obey is not shown to it.
+func TestTextWithoutControls(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	if err := WriteText(&out, []Finding{{About: "a\x1b[2Jb", What: "a\nb\x1b[2J\u009bc\x7fd", Severity: Fails, Means: "x\x07y", Fix: "p\rq"}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range out.String() {
+		if r != '\n' && unicode.IsControl(r) {
+			t.Errorf("%q", out.String())
+			break
+		}
+	}
+	if !strings.Contains(out.String(), "a b [2J c d\n") {
+		t.Errorf("%q", out.String())
 	}
 }
 

@@ -35,7 +35,7 @@ func (m machine) sockets(ctx context.Context, r *report, cfg *config.Config, u *
 		case s.Network == fdpass.Systemd:
 			ofSystemd(ctx, r, s)
 		case strings.HasPrefix(s.Network, fdpass.Unix):
-			unixPath(r, s)
+			unixPath(r, s, u)
 		default:
 			m.port(r, s, u)
 		}
@@ -68,7 +68,7 @@ func ofSystemd(ctx context.Context, r *report, s fdpass.Spec) {
 }
 
 // unixPath looks at the directory of a unix socket.
-func unixPath(r *report, s fdpass.Spec) {
+func unixPath(r *report, s fdpass.Spec, u *Unit) {
 	if !strings.HasPrefix(s.Address, "/") {
 		return
 	}
@@ -76,6 +76,8 @@ func unixPath(r *report, s fdpass.Spec) {
 	info, err := os.Stat(dir)
 	var file unix.Statfs_t
 	switch {
+	case errors.Is(err, fs.ErrNotExist) && u.makes(dir):
+		r.fine(fmt.Sprintf("the directory of %s is there when the unit is started", s.Address))
 	case errors.Is(err, fs.ErrNotExist):
 		r.add(Fails, fmt.Sprintf("%s, for the socket %s, does not exist", dir, s.FDName()), "the supervisor does not start", "mkdir "+dir+", or for a directory below /run a line in /etc/tmpfiles.d")
 	case err != nil:

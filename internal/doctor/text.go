@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unicode"
 )
 
 // WriteText writes findings for a person: what they are about, and below that each with what it means and what makes it right.
@@ -16,7 +17,7 @@ func WriteText(w io.Writer, findings []Finding) error {
 			if about != "" {
 				b.WriteByte('\n')
 			}
-			fmt.Fprintln(&b, f.About)
+			fmt.Fprintln(&b, oneLine(f.About))
 			about = f.About
 		}
 		count[f.Severity]++
@@ -52,4 +53,7 @@ func WriteText(w io.Writer, findings []Finding) error {
 	return err
 }
 
-func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+// oneLine makes one line of a text. Control characters, which are nobody's here, become blanks: a terminal would obey them.
+func oneLine(text string) string {
+	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " ")
+}

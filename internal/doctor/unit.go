@@ -118,6 +118,25 @@ func argumentsOf(exec string) []string {
 	return strings.Fields(line)
 }
 
+// commands are the lines of a property such as ExecReload=, each in its words.
+func (u *Unit) commands(property string) (all [][]string) {
+	for line := range strings.Lines(u.properties[property]) {
+		if argv := argumentsOf(line); len(argv) > 0 {
+			all = append(all, argv)
+		}
+	}
+	return all
+}
+
+// makes reports whether the unit makes a directory when it is started. A nil one makes none.
+func (u *Unit) makes(dir string) bool {
+	if u == nil {
+		return false
+	}
+	name, ok := strings.CutPrefix(dir, "/run/")
+	return ok && slices.Contains(strings.Fields(u.properties["RuntimeDirectory"]), name)
+}
+
 // is reports whether a property has one of the values. One that this systemd does not know has none.
 func (u *Unit) is(property string, values ...string) bool {
 	return slices.Contains(values, u.properties[property])

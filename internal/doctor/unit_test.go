@@ -87,6 +87,7 @@ func TestUnitRules(t *testing.T) {
 		{"Restart", "on-failure", Warns, "Restart=on-failure", "Restart=always"},
 		{"ExecReload", "", Warns, "ExecReload= is not set", "ExecReload=/usr/bin/zddsupervisor reload --name svc"},
 		{"ExecReload", "{ path=/bin/kill ; argv[]=/bin/kill -HUP $MAINPID ; ignore_errors=no }", Warns, "ExecReload=/bin/kill -HUP $MAINPID", "reload --name svc"},
+		{"ExecReload", "{ path=/bin/a ; argv[]=/bin/a b ; x }\n{ path=/bin/c ; argv[]=/bin/c ; x }", Warns, "ExecReload=/bin/a b, ExecReload=/bin/c", "ExecReload=, and below it ExecReload=/usr/bin/zddsupervisor reload --name svc in [Service]"},
 		{"ExecStopPost", "", Warns, "ExecStopPost= is not set", "ExecStopPost=/usr/bin/zddsupervisor sweep --name svc"},
 		{"FileDescriptorStoreMax", "0", Fails, "FileDescriptorStoreMax=0", "FileDescriptorStoreMax=512"},
 		{"FileDescriptorStoreMax", "9", Fails, "less than the 10 descriptors", "FileDescriptorStoreMax=512"},
@@ -130,6 +131,20 @@ func TestUnitRules(t *testing.T) {
 	}
 	if len(findingsOf(unitWith(map[string]string{"TimeoutStartUSec": "infinity", "TimeoutStopUSec": "infinity"}), limits)) != 3 {
 		t.Error("no limit is not enough")
+	}
+}
+
+// A line of the unit's own beside ours is fine, wherever it stands.
+func TestSeveralCommands(t *testing.T) {
+	t.Parallel()
+	u := unitWith(nil)
+	for _, property := range []string{"ExecReload", "ExecStopPost"} {
+		u.properties[property] = "{ path=/bin/a ; argv[]=/bin/a b ; ignore_errors=no }\n" + u.properties[property]
+	}
+	for _, f := range findingsOf(u, limits) {
+		if f.Severity != Fine {
+			t.Errorf("%+v", f)
+		}
 	}
 }
 

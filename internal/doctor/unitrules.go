@@ -3,6 +3,7 @@ package doctor
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -22,13 +23,18 @@ func (u *Unit) examine(r *report, version int) {
 	for _, rule := range rules {
 		if !rule.good && u.has(rule.property) {
 			set := rule.property + "=" + u.properties[rule.property]
+			want := rule.want
 			if strings.HasPrefix(u.properties[rule.property], "{") || u.properties[rule.property] == "" {
 				set = rule.property + "= is not set"
-				if argv := argumentsOf(u.properties[rule.property]); len(argv) > 0 {
-					set = rule.property + "=" + strings.Join(argv, " ")
+				var lines []string
+				for _, argv := range u.commands(rule.property) {
+					lines = append(lines, rule.property+"="+strings.Join(argv, " "))
+				}
+				if len(lines) > 0 { // a line more would run besides
+					set, want = strings.Join(lines, ", "), ", and below it "+rule.property+"="+want
 				}
 			}
-			r.add(rule.severity, set, rule.means, u.line(rule.property, rule.want))
+			r.add(rule.severity, set, rule.means, u.line(rule.property, want))
 		}
 	}
 	if u.is("NeedDaemonReload", "yes") {
@@ -51,8 +57,7 @@ func (u *Unit) rules(version int) []rule {
 		kind = "notify"
 	}
 	command := func(property, name string) bool {
-		argv := argumentsOf(u.properties[property])
-		return len(argv) > 1 && argv[1] == name
+		return slices.ContainsFunc(u.commands(property), func(argv []string) bool { return len(argv) > 1 && argv[1] == name })
 	}
 	binary := "/usr/bin/zddsupervisor"
 	if argv := argumentsOf(u.properties["ExecStart"]); len(argv) > 0 {

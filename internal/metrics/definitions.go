@@ -33,6 +33,7 @@ func Definitions() []Definition {
 	return []Definition{
 		{prefix + "info", Gauge, []string{"name", "version"}, "The supervisor: its name, and its own version. Always 1."},
 		{prefix + "start_time_seconds", Gauge, nil, "When the supervisor was started, as a unix time."},
+		{prefix + "status_known", Gauge, nil, "Whether the supervisor has told its status for this scrape: 1, or 0 where it is stopping or too busy, and only what it has counted is there."},
 		{prefix + "live", Gauge, nil, "Whether a generation of the service is live: 1 or 0."},
 		{prefix + "live_info", Gauge, []string{"release"}, "The release that is live. 1, or not there while nothing is live."},
 		{prefix + "live_generation", Gauge, nil, "The number of the live generation; 0 if there is none."},

@@ -54,7 +54,9 @@ func New(name, version string) *Metrics {
 	m.handoffs, m.starts = counter("handoffs_total", outcomes...), counter("starts_total", outcomes...)
 	ends := []string{string(upgrade.RoleDraining), string(upgrade.RoleFailed), string(upgrade.RoleCrashed)}
 	m.ended, m.killed = counter("generations_ended_total", ends...), counter("killed_processes_total", ends...)
-	m.unsettled = counter("unsettled_connections_total")
+	d := all[prefix+"unsettled_connections_total"] // which a scrape collects when it knows the sockets
+	m.unsettled = prometheus.NewCounterVec(prometheus.CounterOpts{Name: d.Name, Help: d.Help}, d.Labels)
+	m.counted[d.Name] = true
 	m.drainsKilled = counter("drains_killed_total").WithLabelValues()
 	m.took, m.steps = histogram("handoff_duration_seconds", outcomes...), histogram("handoff_step_duration_seconds")
 	m.drained = histogram("drain_duration_seconds").WithLabelValues().(prometheus.Histogram)

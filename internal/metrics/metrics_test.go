@@ -87,6 +87,7 @@ func TestScrape(t *testing.T) {
 		`zddsupervisor_generations_ended_total{role="draining"} 2`, `zddsupervisor_generations_ended_total{role="crashed"} 1`,
 		`zddsupervisor_drain_duration_seconds_count 2`, `zddsupervisor_drains_killed_total 1`, `zddsupervisor_killed_processes_total{role="draining"} 2`,
 		`zddsupervisor_unsettled_connections_total{socket="http` + "\uFFFD" + `"} 5`,
+		`zddsupervisor_unsettled_connections_total{socket="http"} 0`, `zddsupervisor_unsettled_connections_total{socket="gone"} 0`, `zddsupervisor_status_known 1`,
 		`zddsupervisor_socket_queue_length{socket="http"} 1`, `zddsupervisor_socket_queue_limit{socket="http"} 10`, `zddsupervisor_socket_connections{socket="http"} 7`,
 		`zddsupervisor_socket_unread_bytes{socket="dns"} 100`, `zddsupervisor_socket_shut_down{socket="dns"} 1`, `zddsupervisor_socket_shut_down{socket="http"} 0`,
 		`zddsupervisor_socket_dropped_packets_total{socket="http"} 3`, `zddsupervisor_socket_forwarded_connections_total{socket="http"} 4`,
@@ -98,7 +99,7 @@ func TestScrape(t *testing.T) {
 			t.Errorf("%q is not in what is told", line)
 		}
 	}
-	for _, no := range []string{`connections{role="draining"}`, `queue_length{socket="dns"}`, `dropped_packets_total{socket="dns"}`, `socket="gone"`} {
+	for _, no := range []string{`connections{role="draining"}`, `queue_length{socket="dns"}`, `dropped_packets_total{socket="dns"}`, `queue_length{socket="gone"}`, `shut_down{socket="gone"}`} {
 		if strings.Contains(text, no) {
 			t.Errorf("%s is told, and is not known", no)
 		}
@@ -118,7 +119,7 @@ func TestScrapeWithoutStatus(t *testing.T) {
 	t.Parallel()
 	m, _ := everything()
 	text := scrape(t, m.Handler(fixed{err: errors.New("stopping")}))
-	if !strings.Contains(text, `zddsupervisor_handoffs_total{outcome="done"} 1`) || strings.Contains(text, "zddsupervisor_live ") {
+	if !strings.Contains(text, `zddsupervisor_handoffs_total{outcome="done"} 1`) || !strings.Contains(text, "zddsupervisor_status_known 0\n") || strings.Contains(text, "zddsupervisor_live ") {
 		t.Errorf("told:\n%s", text)
 	}
 }
@@ -134,7 +135,7 @@ func TestPromtoolLikesTheMetrics(t *testing.T) {
 func TestServerAndItsSuccessor(t *testing.T) {
 	t.Parallel()
 	log := slog.New(slog.DiscardHandler)
-	first, err := metrics.Listen("127.0.0.1:0", false)
+	first, err := metrics.Listen(t.Context(), "127.0.0.1:0", false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,11 +144,11 @@ func TestServerAndItsSuccessor(t *testing.T) {
 		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, version) })
 	}
 	one := metrics.Serve(first, answer("one"), log)
-	if l, err := metrics.Listen(address, false); err == nil {
+	if l, err := metrics.Listen(t.Context(), address, false); err == nil {
 		l.Close()
 		t.Error("the address of another one was taken")
 	}
-	second, err := metrics.Listen(address, true)
+	second, err := metrics.Listen(t.Context(), address, true)
 	if err != nil {
 		t.Fatalf("a successor does not get it: %v", err)
 	}

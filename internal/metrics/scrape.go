@@ -59,9 +59,11 @@ func (s *scraper) Describe(all chan<- *prometheus.Desc) {
 	for _, d := range s.descs {
 		all <- d.desc
 	}
+	s.metrics.unsettled.Describe(all)
 }
 
-// Collect is prometheus.Collector's. It blocks for statusLimit at most.
+// Collect is prometheus.Collector's. It blocks for statusLimit, and for as long as the source takes to notice that nobody waits any more: one that
+// is stuck in the kernel, in a look at /proc for example, does not notice.
 func (s *scraper) Collect(all chan<- prometheus.Metric) {
 	put := func(name string, value float64, labels ...string) {
 		d := s.descs[name]
@@ -71,9 +73,11 @@ func (s *scraper) Collect(all chan<- prometheus.Metric) {
 		all <- prometheus.MustNewConstMetric(d.desc, d.kind, value, labels...)
 	}
 	put("info", 1, s.metrics.name, s.metrics.version)
+	defer s.metrics.unsettled.Collect(all)
 	ctx, cancel := context.WithTimeout(context.Background(), statusLimit)
 	defer cancel()
 	st, err := s.source.Status(ctx)
+	put("status_known", oneIf(err == nil))
 	if err != nil { // it is stopping, or too busy; what was counted is told all the same
 		return
 	}
@@ -83,6 +87,8 @@ func (s *scraper) Collect(all chan<- prometheus.Metric) {
 	putGenerations(st, put)
 	seen := make(map[string]bool)
 	for _, socket := range st.Sockets {
+		// From the first scrape on: a counter that appears with its first event is not seen to increase.
+		s.metrics.unsettled.WithLabelValues(label(socket.Name))
 		// One that could not be asked, as while the supervisor is being replaced, has no numbers: 0 would look like a counter that
 		// begins anew. And a handoff may be about to put another one in a socket's place.
 		if socket.Error == "" && !seen[socket.Name] {

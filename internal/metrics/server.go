@@ -19,11 +19,11 @@ import (
 const Path = "/metrics"
 
 // Listen opens a TCP socket for a Server at address, which is host:port. If follows is set, another supervisor that this one follows may
-// still have the same address.
+// still have the same address. It blocks while a host name is looked up, until ctx ends.
 //
 // The address has to be free, so that nobody shares it by accident. Only then it is opened to processes of the same user, by
 // SO_REUSEPORT (socket(7)): a supervisor that follows this one opens it before it takes the service over, and so knows before that it can.
-func Listen(address string, follows bool) (_ net.Listener, err error) {
+func Listen(ctx context.Context, address string, follows bool) (_ net.Listener, err error) {
 	set := func(c syscall.RawConn) error {
 		var setting error
 		if err := c.Control(func(fd uintptr) { setting = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1) }); err != nil {
@@ -35,7 +35,7 @@ func Listen(address string, follows bool) (_ net.Listener, err error) {
 	if follows {
 		config.Control = func(_, _ string, c syscall.RawConn) error { return set(c) }
 	}
-	l, err := config.Listen(context.Background(), "tcp", address)
+	l, err := config.Listen(ctx, "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("metrics.listen: %w", err)
 	}
