@@ -50,7 +50,7 @@ type thread struct {
 
 // threadsOf looks at every thread of the processes. It stops at the first that does not sleep.
 func threadsOf(ids []procID) (threads []thread, activity Activity, err error) {
-	var buf [4096]byte
+	var buf [16 << 10]byte // whoever is in many groups has a long one
 	for _, id := range ids {
 		entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", id.pid))
 		if errors.Is(err, os.ErrNotExist) {
@@ -76,11 +76,23 @@ func threadsOf(ids []procID) (threads []thread, activity Activity, err error) {
 			default:
 				return nil, Active, nil
 			}
-			threads = append(threads, thread{e.Name(),
-				string(statusField(text, "voluntary_ctxt_switches:")) + " " + string(statusField(text, "nonvoluntary_ctxt_switches:"))})
+			switches := switchesOf(text)
+			if switches == "" { // nobody knows
+				return nil, Active, nil
+			}
+			threads = append(threads, thread{e.Name(), switches})
 		}
 	}
 	return threads, Asleep, nil
+}
+
+// switchesOf returns how often a thread's context was switched, of both kinds; "" if /proc/PID/task/TID/status does not say it.
+func switchesOf(status []byte) string {
+	voluntary, forced := statusField(status, "voluntary_ctxt_switches:"), statusField(status, "nonvoluntary_ctxt_switches:")
+	if len(voluntary) == 0 || len(forced) == 0 {
+		return ""
+	}
+	return string(voluntary) + " " + string(forced)
 }
 
 // statusField returns the value of a line of /proc/PID/status.

@@ -11,8 +11,12 @@ import (
 // A second one of the same name would be the one that is found.
 var handedOver = [...]string{
 	"LISTEN_PID", "LISTEN_PIDFDID", "LISTEN_FDS", "LISTEN_FDNAMES", "NOTIFY_SOCKET",
-	shim.Variable,
+	shim.Variable, SuccessorVariable,
 }
+
+// SuccessorVariable is a private variable: by it a supervisor finds what another one has left behind that it has started
+// in its own place.
+const SuccessorVariable = "ZDD_SUCCESSOR"
 
 // ofSupervisor are the other variables that systemd sets for the one process
 // that it has started itself.

@@ -152,6 +152,7 @@ func (g *guard) run() {
 			return
 		}
 		switch {
+		case n == 0 && g.returned():
 		case n == 0:
 			g.another("its path was removed, or it was shut down")
 		case fds[1].Revents != 0 && g.renew != nil:
@@ -176,6 +177,32 @@ func (g *guard) relisten() bool {
 	g.log.Error("a process that has the socket has called shutdown(2) on it, for everybody: connections that waited were reset; it listens again")
 	g.repaired.Add(1)
 	time.Sleep(guardRest)
+	return true
+}
+
+// returned reports whether clients get to the socket again to which there was no
+// way: its directory was only moved away and back, for instance.
+func (g *guard) returned() bool {
+	fds := []unix.PollFd{{Fd: int32(g.socket.Raw()), Events: unix.POLLRDHUP}}
+	if n, err := unix.Poll(fds, 0); n != 0 || err != nil { // it was shut down
+		return false
+	}
+	there := func() bool {
+		id, _, err := identify(g.file.path)
+		return err == nil && id == g.file.id
+	}
+	restored := false
+	if !there() {
+		if restored = g.file.restore() == nil; !restored || !there() {
+			return false
+		}
+	}
+	g.lost, g.failure, g.displaced = false, "", false
+	g.guardPath()
+	g.log.Error("the path of the socket is back, with the same socket", "path", g.file.path)
+	if restored {
+		g.repaired.Add(1)
+	}
 	return true
 }
 

@@ -229,3 +229,34 @@ func TestGuardDisplaced(t *testing.T) {
 		t.Errorf("the other file, after Close: %q, %v", b, err)
 	}
 }
+
+// A directory that is moved away and back brings the socket back: no other takes its place.
+func TestGuardDirectoryReturns(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(shortDir(t), "d")
+	path := filepath.Join(dir, "s")
+	must(t, os.Mkdir(dir, 0o755))
+	var log logBuffer
+	s := mustOpenAll(t, OpenOptions{Log: log.logger()}, "unix://"+path)[0].Socket
+	before, err := s.Snapshot()
+	must(t, err)
+	must(t, os.Rename(dir, dir+".x"))
+	said := func(text string) {
+		t.Helper()
+		for end := time.Now().Add(deadline); !strings.Contains(log.String(), text); time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("the log says %q", log.String())
+			}
+		}
+	}
+	said("no other socket can take its place yet")
+	must(t, os.Rename(dir+".x", dir))
+	said("is back, with the same socket")
+	after, err := s.Snapshot()
+	must(t, err)
+	if after.Parts[0] != before.Parts[0] || !joins(t, s, 1) {
+		t.Errorf("there is %+v, and was %+v", after.Parts, before.Parts)
+	}
+	must(t, os.Remove(path)) // it is guarded again
+	repairs(t, s, 1, &log)
+}

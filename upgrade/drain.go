@@ -195,7 +195,23 @@ func (s *Supervisor) awaitEnd(ctx context.Context, g *generation, open []OpenSoc
 	}
 	members, err := tree.Members()
 	if err == nil {
-		err = tree.Kill(context.Background())
+		// A process that waits for a device does not end, and must not keep the supervisor from being replaced.
+		patient, giveUp := context.WithCancel(context.Background())
+		watched := make(chan struct{})
+		go func() {
+			defer close(watched)
+			select {
+			case <-g.parted:
+				giveUp()
+			case <-patient.Done():
+			}
+		}()
+		err = tree.Kill(patient)
+		giveUp()
+		<-watched
+	}
+	if g.wasParted() {
+		return 0
 	}
 	if err != nil {
 		s.log.Error("cannot kill what is left of a generation", "generation", g.number, "cause", err)
@@ -220,6 +236,9 @@ func (g *generation) forward(open []OpenSocket, log *slog.Logger) {
 // gone takes leave of a generation that has no process any more.
 func (s *Supervisor) gone(g *generation, began time.Time, killed int) {
 	delete(s.generations, g.number)
+	if g.left != nil { // it has ended after part and before letGoOfAll: nobody gets it
+		g.left.Close()
+	}
 	if !g.keepSeat {
 		s.leave(departure{g.number, g.bound})
 	}

@@ -60,9 +60,10 @@ func (s *Supervisor) save() (*Saved, []fdpass.Socket) {
 	t := socketTable{index: make(map[fdpass.Socket]int), saved: v}
 	v.Bound = t.add(s.bound)
 	for _, g := range s.sorted() {
+		bound, inodes := t.addWith(g.bound, g.inodes)
 		v.Generations = append(v.Generations, savedGeneration{
 			Number: g.number, Release: g.release, Role: g.role, Kind: g.kind, PID: g.process.Pid(), StartTime: g.process.StartTime(),
-			UID: g.uid, Cgroup: g.cgroupName(), Plan: g.plan.Source, Bound: t.add(g.bound), Inodes: g.inodes,
+			UID: g.uid, Cgroup: g.cgroupName(), Plan: g.plan.Source, Bound: bound, Inodes: inodes,
 			Status: g.status, Started: s.clock.moment(g.started), Ready: s.clock.moment(g.ready), Lived: s.clock.moment(g.lived), Why: g.why, Served: g.served,
 			Telling: g.telling, Told: g.wasTold(), Open: g.open, Deaf: g.deaf,
 			ReplacedBy: g.replacedBy, OnProbation: g.onProbation,
@@ -101,8 +102,14 @@ type socketTable struct {
 
 // add returns bound in numbers. One that is closed is left out.
 func (t *socketTable) add(bound []fdpass.Bound) []savedBound {
-	list := make([]savedBound, 0, len(bound))
-	for _, b := range bound {
+	list, _ := t.addWith(bound, nil)
+	return list
+}
+
+// addWith is add for sockets whose inodes are known, which are in the same order: of one that is closed both are left out.
+func (t *socketTable) addWith(bound []fdpass.Bound, inodes []uint64) ([]savedBound, []uint64) {
+	list, kept := make([]savedBound, 0, len(bound)), make([]uint64, 0, len(inodes))
+	for at, b := range bound {
 		i, known := t.index[b.Socket]
 		if !known {
 			snapshot, err := b.Socket.Snapshot()
@@ -115,8 +122,11 @@ func (t *socketTable) add(bound []fdpass.Bound) []savedBound {
 			t.saved.Sockets = append(t.saved.Sockets, snapshot)
 		}
 		list = append(list, savedBound{i, b.Spec})
+		if at < len(inodes) {
+			kept = append(kept, inodes[at])
+		}
 	}
-	return list
+	return list, kept
 }
 
 // A keeper has the kernel sockets that are in use kept in a Store, and no others.

@@ -49,6 +49,7 @@ func (s *Supervisor) takeOver(v *Saved) {
 	if plan := r.plan(v.Plan); plan != nil {
 		s.plan = plan
 	}
+	r.retire()
 	for _, g := range s.sorted() {
 		r.resume(g)
 	}
@@ -99,7 +100,7 @@ func (r *recovery) restoreGenerations() {
 		notified: make(chan struct{}), told: make(chan struct{}), parted: make(chan struct{})}
 	close(g.told)
 	const nobody = 1 << 30 // no process has that number
-	r.hold(g, child.Adoption{Pid: nobody, UID: h.UID}, cgroupName(g.number, r.s.opts.Cgroups))
+	r.hold(g, child.Adoption{Pid: nobody, StartTime: 1, UID: h.UID}, cgroupName(g.number, r.s.opts.Cgroups))
 }
 
 // hold takes a generation's process over, or what is left of its tree.
@@ -205,6 +206,39 @@ func (r *recovery) bound(list []savedBound) (bound []fdpass.Bound) {
 	return bound
 }
 
+// retire finds the sockets that have left the configuration: each goes with the newest of the generations that are being ended
+// and have it, as it would have with the old one of the handoff that has removed it.
+func (r *recovery) retire() {
+	s := r.s
+	wanted := slices.Clone(s.bound)
+	if h := r.saved.Handoff; h != nil {
+		wanted = append(wanted, r.bound(h.Bound)...)
+	}
+	list := s.sorted()
+	slices.Reverse(list)
+	for _, g := range list {
+		if g.role != RoleNew && g.role != RoleLive {
+			g.retired = without(g.bound, wanted)
+		}
+		wanted = append(wanted, g.bound...)
+	}
+}
+
+// settleSockets sees to the sockets that only the handoff had that is rolled back: nobody would accept from them. At a first
+// start they stay, so that clients wait and are not refused, and the next attempt takes them.
+func (r *recovery) settleSockets() {
+	s, v := r.s, r.saved
+	if v.Handoff == nil {
+		return
+	}
+	bound := r.bound(v.Handoff.Bound)
+	if s.live == nil && len(v.Bound) == 0 {
+		s.bound = bound
+		return
+	}
+	s.closeAll(without(bound, s.bound))
+}
+
 // plan makes a plan of its source; nil if there is none or it cannot be used.
 func (r *recovery) plan(source []byte) *Plan {
 	if len(source) == 0 {
@@ -271,6 +305,7 @@ func (r *recovery) decide() {
 	default:
 		r.rollBack(fresh)
 	}
+	r.settleSockets()
 	if v.Handoff != nil {
 		h := &handoff{record: v.Handoff.Record, pointed: r.pointed()}
 		s.pointBack(h)

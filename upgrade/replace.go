@@ -146,6 +146,7 @@ func (s *Supervisor) resume() {
 		return
 	}
 	s.generations, s.live, s.bound, s.orphan = make(map[int]*generation), nil, nil, 0
+	s.state = State{} // it may have ended meanwhile: takeOver looks
 	s.beginWith(saved)
 	kept := s.kept
 	s.kept = nil

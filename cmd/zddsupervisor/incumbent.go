@@ -33,6 +33,7 @@ type incumbent struct {
 	history  *history.Log // borrowed
 	log      *slog.Logger
 
+	temporary bool           // the control socket's directory goes with it
 	upgrading sync.WaitGroup // calls of Upgrade
 	successor int            // the process that has taken over; set before Run returns
 }
@@ -56,13 +57,19 @@ func (i *incumbent) Upgrade(ctx context.Context, by string) (pid int, err error)
 	// Whoever starts a process waits for it.
 	defer i.reaper.HoldStrays()()
 	i.log.Info("starting another supervisor", "by", by)
-	successor, err := i.line.Start()
+	mark := succession.NewMark()
+	successor, err := i.line.Start(mark)
 	if err == nil {
-		err = i.Replace(context.WithoutCancel(ctx), handover{i, successor})
-		defer func() { successor.Close(err) }()
+		if err = i.Replace(context.WithoutCancel(ctx), handover{i, successor}); err != nil {
+			successor.Close(err) // which lets it end in order, if it still runs
+		} else {
+			defer successor.Close(nil)
+		}
 	}
 	if err != nil {
-		i.endLeft()
+		if !errors.Is(err, succession.ErrRunning) { // else nothing was started
+			i.endLeft(mark)
+		}
 		i.log.Error("the supervisor was not replaced, and goes on", "cause", err)
 		return 0, fmt.Errorf("the supervisor %w, and goes on: %w", errUpgraded, err)
 	}
@@ -84,11 +91,11 @@ func (i *incumbent) Upgrade(ctx context.Context, by string) (pid int, err error)
 	return successor.PID, nil
 }
 
-// endLeft ends what a successor has started that has failed: it would be there for ever.
-func (i *incumbent) endLeft() {
+// endLeft ends what a successor with this mark has started that has failed: it would be there for ever.
+func (i *incumbent) endLeft(mark string) {
 	ctx, cancel := context.WithTimeout(context.Background(), sweepTimeout)
 	defer cancel()
-	killed, err := child.KillLeft(ctx, succession.Mark)
+	killed, err := child.KillLeft(ctx, mark)
 	if killed > 0 {
 		i.log.Warn("killed what the new supervisor has left", "processes", killed)
 	}
@@ -104,8 +111,9 @@ type handover struct {
 }
 
 func (h handover) TakeOver(sockets map[string]*fdpass.FD) error {
-	parts, err := h.from.listener.Files()
+	parts, file, err := h.from.listener.Files()
 	if err != nil {
+		h.from.listener.Tend(h.from.log)
 		return err
 	}
 	defer func() {
@@ -120,13 +128,16 @@ func (h handover) TakeOver(sockets map[string]*fdpass.FD) error {
 		h.from.log.Warn("the other supervisor may not know of the last handoff", "cause", err)
 	}
 	h.from.server.Pause()
-	err = h.to.TakeOver(succession.Estate{Sockets: sockets, Systemd: h.from.systemd, Control: parts, Watchdog: h.from.watchdog})
+	err = h.to.TakeOver(succession.Estate{Sockets: sockets, Systemd: h.from.systemd, Control: parts, ControlFile: &file, Watchdog: h.from.watchdog})
 	if err == nil {
 		return nil
 	}
-	l, inheritErr := control.Inherit(parts)
+	l, inheritErr := control.Inherit(parts, &file)
 	if inheritErr != nil {
 		return errors.Join(err, inheritErr)
+	}
+	if h.from.temporary {
+		l.Temporary()
 	}
 	h.from.listener = l
 	h.from.server.Serve(l)
@@ -134,19 +145,18 @@ func (h handover) TakeOver(sockets map[string]*fdpass.FD) error {
 }
 
 // leave ends the incumbent's process in favour of its successor: what came too late is passed on, and what it still
-// relays goes on until it ends. Nobody obeys signals any more.
+// relays goes on until it ends, or a signal asks this process, which is nobody's supervisor any more, to stop. Of other signals
+// nothing comes.
 func (i *incumbent) leave(signals *signals) error {
 	i.upgrading.Wait()
-	passOn := func(late []unix.Signal) {
-		for _, sig := range late {
-			if err := unix.Kill(i.successor, sig); err != nil {
-				i.log.Warn("a signal came too late and could not be passed on", "signal", unix.SignalName(sig), "cause", err)
-			}
+	for _, sig := range append(i.Unheeded(), signals.left()...) {
+		if err := unix.Kill(i.successor, sig); err != nil {
+			i.log.Warn("a signal came too late and could not be passed on", "signal", unix.SignalName(sig), "cause", err)
 		}
 	}
-	passOn(append(i.Unheeded(), signals.left()...))
 	err := i.server.Close()
-	i.Relays(context.Background())
-	passOn(signals.left())
+	relaying, over := signals.untilStop()
+	defer over()
+	i.Relays(relaying)
 	return err
 }

@@ -88,7 +88,7 @@ func succeed(cfg *config.Config, before *succession.Predecessor, manager *system
 		estate.Close()
 		return nil, err
 	}
-	if l.control, err = control.Inherit(estate.Control); err != nil {
+	if l.control, err = control.Inherit(estate.Control, estate.ControlFile); err != nil {
 		estate.Close()
 		return nil, err
 	}
@@ -116,8 +116,12 @@ func loadLeft(cfg *config.Config) (*upgrade.Saved, error) {
 }
 
 // endUnknown ends what a supervisor has left behind of which nothing is known: it would be in the way of the service
-// for ever.
+// for ever. Only the process that systemd has started is sure that its cgroup is its own unit's: another may have been started
+// in that of cron, or of another supervisor.
 func endUnknown(log *slog.Logger) {
+	if !fromSystemd() {
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), sweepTimeout)
 	defer cancel()
 	killed, err := child.Sweep(ctx)

@@ -188,7 +188,7 @@ func supervise(source *config.Source, signals *signals, stderr io.Writer) (err e
 	}
 	supervisor := &incumbent{
 		Supervisor: upgrade.New(options), line: line, manager: manager, reaper: reaper, listener: left.control,
-		systemd: left.systemd, watchdog: left.watchdog, history: records, log: log,
+		systemd: left.systemd, watchdog: left.watchdog, history: records, log: log, temporary: ownDirectory(cfg),
 	}
 	identity := control.Identity{Name: cfg.Name, PID: os.Getpid(), Program: version(), StateDirectory: cfg.StateDirectory}
 	supervisor.server = control.NewServer(identity, supervisor, log)

@@ -56,6 +56,26 @@ func (s *signals) left() (late []unix.Signal) {
 	return late
 }
 
+// untilStop returns a context that ends when a signal asks the process to stop, for when nobody obeys them any more. over ends
+// it, too.
+func (s *signals) untilStop() (_ context.Context, over func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		defer cancel()
+		select {
+		case <-s.stop:
+		case <-s.kill:
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() {
+		cancel()
+		<-watched
+	}
+}
+
 // obey does what signals ask for, in goroutines that end, and are waited for, when the returned function is called. Those
 // that come too late are left.
 func (s *signals) obey(supervisor *incumbent) (stop func()) {

@@ -60,6 +60,7 @@ type Batch struct {
 
 	// These are for the goroutine in Park, and then for that in Run.
 	caught  bool          // the main process has a handler for the signal
+	catches map[int]bool  // whether those that had the connections have one, by pid
 	blocks  bool          // somebody of the tree was seen to read with blocking calls
 	waited  time.Duration // for those that are parked to come between two requests
 	parked  []*conn
@@ -126,5 +127,5 @@ func (b *Batch) Hurry() { b.hurry() }
 func newBatch(p *child.Process, o Options) *Batch {
 	o = o.withDefaults()
 	hurried, hurry := context.WithCancel(context.Background())
-	return &Batch{opts: o, process: p, letGo: make(map[int]time.Time), hurried: hurried.Done(), hurry: hurry}
+	return &Batch{opts: o, process: p, letGo: make(map[int]time.Time), catches: make(map[int]bool), hurried: hurried.Done(), hurry: hurry}
 }

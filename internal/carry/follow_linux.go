@@ -108,6 +108,11 @@ func (b *Batch) takeOver(gone []*conn, now time.Time) (rest []*conn) {
 				continue
 			}
 		}
+		// How a worker has ended only its parent knows. One that has no handler was killed, and has finished nothing.
+		if exiting && pid != b.process.Pid() && !b.catches[pid] {
+			b.drop(c, Crashed)
+			continue
+		}
 		// Now that nobody else has it, what it shows stays so.
 		s, err := takeSample(c.raw())
 		switch {

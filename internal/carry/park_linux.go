@@ -133,6 +133,7 @@ func (b *Batch) duplicate(inodes []uint64) error {
 			continue
 		}
 		c := &conn{dup: d, mark: 1, moved: time.Now()}
+		b.noteCatches(d)
 		c.last, _ = takeSample(c.raw())
 		c.first = c.last.consumed()
 		b.parked = append(b.parked, c)
@@ -141,6 +142,15 @@ func (b *Batch) duplicate(inodes []uint64) error {
 		return fmt.Errorf("duplicate the connections of process %d: %w", b.process.Pid(), err)
 	}
 	return nil
+}
+
+// noteCatches notes whether the process that has a connection has a handler for the signal. Of one that has ended nothing is
+// found, and so that it has none.
+func (b *Batch) noteCatches(d *child.Duplicate) {
+	pid, _ := d.Holder()
+	if _, known := b.catches[pid]; !known {
+		b.catches[pid], _ = d.HolderCatches(b.opts.Signal)
+	}
 }
 
 // park sets a connection's mark.

@@ -231,22 +231,35 @@ func (l *Listener) leave(left bool) {
 // Temporary makes Close remove the directory too.
 func (l *Listener) Temporary() { l.temporary = true }
 
-// Files returns duplicates, which the caller owns, of what the listener consists of, for Inherit in another process.
-func (l *Listener) Files() (fds []*fdpass.FD, err error) {
+// Files returns duplicates, which the caller owns, of what the listener consists of, and what its file is, for Inherit in another
+// process. It ends Tend, which would make another socket meanwhile, and can be called again.
+func (l *Listener) Files() (fds []*fdpass.FD, file fdpass.FileIdentity, err error) {
+	if l.tended != nil {
+		l.tended.end()
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, part := range []syscall.Conn{l.socket, l.directory} {
 		fd, err := fdpass.DupConn(part)
 		if err != nil {
-			return nil, err
+			for _, fd := range fds {
+				fd.Close()
+			}
+			return nil, file, err
 		}
 		fds = append(fds, fd)
 	}
-	return fds, nil
+	if l.file != nil {
+		if st, ok := l.file.Sys().(*syscall.Stat_t); ok {
+			file = fdpass.FileIdentity{Device: uint64(st.Dev), Inode: st.Ino}
+		}
+	}
+	return fds, file, nil
 }
 
-// Inherit makes a Listener of what Files has returned in another process, which it takes.
-func Inherit(fds []*fdpass.FD) (*Listener, error) {
+// Inherit makes a Listener of what Files has returned in another process, which it takes. Another file that is at the path is not
+// the socket's, and Tend will see to it; nil for file takes whatever is there for it.
+func Inherit(fds []*fdpass.FD, file *fdpass.FileIdentity) (*Listener, error) {
 	if len(fds) != 2 {
 		return nil, fmt.Errorf("a control socket consists of 2 descriptors, and not of %d", len(fds))
 	}
@@ -267,6 +280,8 @@ func Inherit(fds []*fdpass.FD) (*Listener, error) {
 	l := &Listener{path: socket.Addr().String(), socket: socket, directory: directory}
 	if l.file, err = os.Lstat(l.path); err != nil {
 		l.file = nil // Tend will see to it
+	} else if st, ok := l.file.Sys().(*syscall.Stat_t); file != nil && ok && (uint64(st.Dev) != file.Device || st.Ino != file.Inode) {
+		l.file = nil
 	}
 	return l, nil
 }

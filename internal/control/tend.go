@@ -27,7 +27,8 @@ func (t *tending) end() {
 }
 
 // Tend begins to look now and then whether the socket's file is where commands look for it, and to make it again, with its
-// directory, if it is not, until Close. What it does is told to log. It is called once.
+// directory, if it is not, until Close or Files. What it does is told to log. It is called once, and again
+// after Files.
 func (l *Listener) Tend(log *slog.Logger) {
 	t := &tending{over: make(chan struct{})}
 	l.tended = t

@@ -23,6 +23,8 @@ type message struct {
 	Withdraw string        `json:"withdraw,omitempty"` // why nothing comes of it; the last packet
 	Main     bool          `json:"main,omitempty"`
 	Watchdog time.Duration `json:"watchdog_ns,omitempty"` // with Go: how often the service manager wants to hear of the supervisor
+
+	ControlFile *fdpass.FileIdentity `json:"control_file,omitempty"` // with Go: see Estate
 }
 
 const (

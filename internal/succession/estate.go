@@ -12,10 +12,12 @@ import (
 
 // An Estate is what a supervisor leaves to its successor beside the state file.
 type Estate struct {
-	Sockets  map[string]*fdpass.FD   // its own, by their name in the store
-	Systemd  map[string][]*fdpass.FD // those of .socket units, by name
-	Control  []*fdpass.FD            // what the control socket consists of
-	Watchdog time.Duration           // how often the service manager wants to hear of the supervisor
+	Sockets map[string]*fdpass.FD   // its own, by their name in the store
+	Systemd map[string][]*fdpass.FD // those of .socket units, by name
+	Control []*fdpass.FD            // what the control socket consists of
+	// ControlFile is the control socket's file; nil from a supervisor that does not tell it.
+	ControlFile *fdpass.FileIdentity
+	Watchdog    time.Duration // how often the service manager wants to hear of the supervisor
 }
 
 // The kinds of descriptors, which their names begin with.
@@ -49,7 +51,7 @@ func (e Estate) send(c *net.UnixConn) error {
 			return err
 		}
 	}
-	return send(c, message{Go: true, Watchdog: e.Watchdog})
+	return send(c, message{Go: true, Watchdog: e.Watchdog, ControlFile: e.ControlFile})
 }
 
 func indices(n int) []int {
@@ -76,7 +78,7 @@ func receiveEstate(c *net.UnixConn) (_ *Estate, err error) {
 		case m.Withdraw != "":
 			return nil, fmt.Errorf("the supervisor before this one goes on: %s", m.Withdraw)
 		case m.Go:
-			e.Watchdog = m.Watchdog
+			e.Watchdog, e.ControlFile = m.Watchdog, m.ControlFile
 			return e, nil
 		}
 		for i, fd := range fds {

@@ -1,6 +1,7 @@
 package succession
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
@@ -10,6 +11,8 @@ import (
 	"time"
 
 	"github.com/cloudflare/tableflip"
+
+	"github.com/zddsupervisor/zddsupervisor/child"
 )
 
 // ErrRunning says that a successor is being started already.
@@ -21,9 +24,12 @@ const channelName = "succession"
 // parentEnv is how tableflip tells a successor what it is.
 const parentEnv = "TABLEFLIP_HAS_PARENT_7DIU3"
 
-// Mark is the environment entry that a successor is started with, and so is everything that it starts before it has joined
-// the line.
-const Mark = parentEnv + "=yes"
+// markEnv names the process and the attempt that have started a successor. tableflip's own variable would not do: a service
+// that uses tableflip has it too.
+const markEnv = child.SuccessorVariable
+
+// NewMark returns an environment entry for Start that no other process has.
+func NewMark() string { return fmt.Sprintf("%s=%d-%s", markEnv, os.Getpid(), rand.Text()) }
 
 // A Line is this process in the line of supervisors. A process has one.
 type Line struct {
@@ -39,8 +45,10 @@ func Join(timeout time.Duration) (*Line, error) {
 	if err != nil {
 		return nil, fmt.Errorf("get ready to be replaced: %w", err)
 	}
-	if err := os.Unsetenv(parentEnv); err != nil { // that of the service, too
-		return nil, err
+	for _, name := range []string{parentEnv, markEnv} {
+		if err := os.Unsetenv(name); err != nil { // that of the service, too
+			return nil, err
+		}
 	}
 	l := &Line{flip: flip}
 	if !flip.HasParent() {
@@ -73,8 +81,10 @@ type Successor struct {
 	left  bool         // it has everything, or is gone
 }
 
-// Start starts a successor, and blocks until it could take over, or why not is known. The caller calls Close.
-func (l *Line) Start() (_ *Successor, err error) {
+// Start starts a successor, and blocks until it could take over, or why not is known. The caller calls Close. mark is the
+// environment entry, see NewMark, that the successor is started with, and so is everything that it starts before it has
+// joined the line. After ErrRunning nothing was started.
+func (l *Line) Start(mark string) (_ *Successor, err error) {
 	if !l.one.TryLock() {
 		return nil, ErrRunning
 	}
@@ -93,6 +103,13 @@ func (l *Line) Start() (_ *Successor, err error) {
 		conn.Close()
 		return nil, err
 	}
+	// tableflip passes the process's environment on. Once Start returns, the successor was started, or could not be.
+	name, value, _ := strings.Cut(mark, "=")
+	if err = os.Setenv(name, value); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	defer os.Unsetenv(name)
 	ended := make(chan error, 1)
 	go func() { ended <- l.flip.Upgrade() }() // which ends with the process that it starts, after the timeout at the latest
 	s := &Successor{line: l, conn: conn, ended: ended}
