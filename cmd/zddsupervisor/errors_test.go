@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -49,17 +50,9 @@ func TestErrorsOfCommandLines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			fmt.Fprint(c, "HTTP/1.1 404 Not Found\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
-			c.Close()
-		}
-	}()
+	stranger := http.Server{Handler: http.NotFoundHandler()}
+	defer stranger.Close()
+	go stranger.Serve(l)
 	raw := regexp.MustCompile(`%!|\*[a-z]+\.[A-Z]|errno|goroutine|0x[0-9a-f]{6}|<nil>`)
 	var page strings.Builder
 	for _, line := range wrong {
@@ -81,7 +74,12 @@ func TestErrorsOfCommandLines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if page.String() != string(want) {
-		t.Errorf("the errors are not those of %s; run this test with -update and read what has changed", errorsPage)
+	said := strings.Split(page.String(), "\n")
+	for i, line := range strings.Split(string(want), "\n") {
+		if i >= len(said) || said[i] != line {
+			t.Errorf("%s is not what is said, from line %d on: %q and not %q; run this test with -update and read what has changed",
+				errorsPage, i+1, line, strings.Join(said[min(i, len(said)):min(i+1, len(said))], ""))
+			break
+		}
 	}
 }

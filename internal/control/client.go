@@ -56,7 +56,7 @@ func (c *Client) Status(ctx context.Context) (*Status, error) {
 	defer body.Close()
 	st := &Status{Status: &upgrade.Status{}}
 	if err := json.NewDecoder(body).Decode(st); err != nil || st.Version == 0 {
-		return nil, fmt.Errorf("what answers on %s is not a supervisor, or of another version", c.path)
+		return nil, c.errStranger()
 	}
 	return st, nil
 }
@@ -218,6 +218,9 @@ func (c *Client) once(ctx context.Context, method, path string) (io.ReadCloser, 
 		case upgrade.ErrStopping.Error():
 			return nil, fmt.Errorf("%w on %s: %w", ErrRefused, c.path, upgrade.ErrStopping)
 		}
+		if answer.StatusCode == http.StatusNotFound {
+			return nil, c.errStranger()
+		}
 		if answer.StatusCode == http.StatusBadGateway { // it says all by itself
 			return nil, errors.New(strings.TrimSpace(string(why)))
 		}
@@ -227,6 +230,11 @@ func (c *Client) once(ctx context.Context, method, path string) (io.ReadCloser, 
 		return nil, fmt.Errorf("%w: %s", ErrRefused, strings.TrimSpace(string(why)))
 	}
 	return answer.Body, nil
+}
+
+// errStranger says that somebody answers who does not know what is asked.
+func (c *Client) errStranger() error {
+	return fmt.Errorf("%w on %s: what answers there is none, or of another version", ErrNotRunning, c.path)
 }
 
 // A Running is a supervisor that answers, or that belongs to another user.
