@@ -149,12 +149,16 @@ func (h handover) TakeOver(sockets map[string]*fdpass.FD) error {
 // nothing comes.
 func (i *incumbent) leave(signals *signals) error {
 	i.upgrading.Wait()
-	for _, sig := range append(i.Unheeded(), signals.left()...) {
-		if err := unix.Kill(i.successor, sig); err != nil {
-			i.log.Warn("a signal came too late and could not be passed on", "signal", unix.SignalName(sig), "cause", err)
+	passOn := func(late []unix.Signal) {
+		for _, sig := range late {
+			if err := unix.Kill(i.successor, sig); err != nil {
+				i.log.Warn("a signal came too late and could not be passed on", "signal", unix.SignalName(sig), "cause", err)
+			}
 		}
 	}
+	passOn(append(i.Unheeded(), signals.left()...))
 	err := i.server.Close()
+	passOn(signals.left()) // those that came while the last answers went
 	relaying, over := signals.untilStop()
 	defer over()
 	i.Relays(relaying)
