@@ -126,30 +126,16 @@ func TestDescriptorLimit(t *testing.T) {
 	s.only(before)
 	s.reloadTo(tested("v1")).must()
 	s.settled()
-	if result := client.Stop(); result.Failed() > 0 {
-		t.Errorf("%s", describeLoad(result))
-	}
+	mustLoseNothing(t, client)
 }
 
 // Where the state file cannot be written, since the file system is full, handoffs go on, and the log says what that may cost, and when
 // it is over.
 func TestFullRuntimeDirectory(t *testing.T) {
 	t.Parallel()
-	if os.Geteuid() != 0 {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("needs root")
-		}
-		t.Skip("needs root: mounts a file system")
-	}
 	dir := shortDir(t)
 	run := filepath.Join(dir, "run")
-	if err := os.Mkdir(run, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Mount("tmpfs", run, "tmpfs", 0, "size=64k"); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { unix.Unmount(run, unix.MNT_DETACH) })
+	mountSmall(t, run)
 	c := tested("v0")
 	c.dir = dir
 	s := start(t, c)
@@ -181,9 +167,7 @@ func TestFullRuntimeDirectory(t *testing.T) {
 	if !strings.Contains(s.log.String(), "the state file can be written again") {
 		t.Errorf("the log says\n%s", s.log)
 	}
-	if result := client.Stop(); result.Failed() > 0 {
-		t.Errorf("%s", describeLoad(result))
-	}
+	mustLoseNothing(t, client)
 }
 
 // A thousand connections to the control socket at once, with requests that are half sent, huge, or whole: others are answered, no
@@ -283,4 +267,22 @@ func TestNotifyStorm(t *testing.T) {
 		t.Errorf("%d KiB are resident, and were %d", now, resident)
 	}
 	s.only(before)
+}
+
+// mountSmall makes a directory that has room for next to nothing, until the test is over.
+func mountSmall(t *testing.T, dir string) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		if os.Getenv("CI") == "true" {
+			t.Fatal("needs root")
+		}
+		t.Skip("needs root: mounts a file system")
+	}
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
 }

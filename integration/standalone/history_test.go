@@ -174,21 +174,9 @@ func TestHistoryRefused(t *testing.T) {
 // Where the history cannot be written, since the file system is full, handoffs go on, and it is written once it can be.
 func TestFullStateDirectory(t *testing.T) {
 	t.Parallel()
-	if os.Geteuid() != 0 {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("needs root")
-		}
-		t.Skip("needs root: mounts a file system")
-	}
 	dir := shortDir(t)
 	state := filepath.Join(dir, "state")
-	if err := os.Mkdir(state, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Mount("tmpfs", state, "tmpfs", 0, "size=64k"); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { unix.Unmount(state, unix.MNT_DETACH) })
+	mountSmall(t, state)
 	p := newSite(t, "v1", "v2", "v3")
 	c := p.configuration("")
 	c.dir = dir

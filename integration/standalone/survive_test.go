@@ -185,7 +185,5 @@ func TestReadOnlyStateDirectory(t *testing.T) {
 		t.Errorf("reload: exit status %d: %s", status, stderr)
 	}
 	r.settled()
-	if result := client.Stop(); result.Failed() > 0 {
-		t.Errorf("%s", describeLoad(result))
-	}
+	mustLoseNothing(t, client)
 }

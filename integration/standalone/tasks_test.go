@@ -77,9 +77,7 @@ func TestUserLimit(t *testing.T) {
 		t.Errorf("exit status %d: %s", status, stderr)
 	}
 	s.settled()
-	if result := client.Stop(); result.Failed() > 0 {
-		t.Errorf("%s", describeLoad(result))
-	}
+	mustLoseNothing(t, client)
 }
 
 // The same where a cgroup has no room for more.
@@ -96,9 +94,7 @@ func TestCgroupLimit(t *testing.T) {
 	g.write("pids.max", 10_000)
 	s.reloadTo(tested("v1")).must()
 	s.settled()
-	if result := client.Stop(); result.Failed() > 0 {
-		t.Errorf("%s", describeLoad(result))
-	}
+	mustLoseNothing(t, client)
 }
 
 // The kernel kills the service since its cgroup is out of memory: its socket stays open, and it is started again.

@@ -236,9 +236,7 @@ func TestUpgradeFailsLate(t *testing.T) {
 	if s, err := r.client.Upgrade(t.Context()); err != nil || r.status().PID != s.PID {
 		t.Errorf("through a script that does no harm: %+v, %v", s, err)
 	}
-	if result := client.Stop(); result.Failed() > 0 {
-		t.Errorf("%s", describeLoad(result))
-	}
+	mustLoseNothing(t, client)
 }
 
 // A successor that is killed at any moment has cost nothing.
@@ -280,9 +278,7 @@ func TestSuccessorKilled(t *testing.T) {
 	if came["killed"] == 0 {
 		t.Error("inconclusive: no successor was killed")
 	}
-	if result := client.Stop(); result.Failed() > 0 {
-		t.Errorf("%s", describeLoad(result))
-	}
+	mustLoseNothing(t, client)
 }
 
 // answers reports whether there is a supervisor.
@@ -454,9 +450,7 @@ func TestUpgradeToAnotherState(t *testing.T) {
 	if s, err := r.client.Upgrade(t.Context()); err != nil || r.status().PID != s.PID {
 		t.Errorf("by one that reads it: %+v, %v", s, err)
 	}
-	if result := client.Stop(); result.Failed() > 0 {
-		t.Errorf("%s", describeLoad(result))
-	}
+	mustLoseNothing(t, client)
 }
 
 // buildOther builds the program with another text in one of its files, and returns its path.
