@@ -74,7 +74,7 @@ func TestDebianPackage(t *testing.T) {
 		if got := s.must(supervisorPath, "__complete", "status", "--name", ""); !strings.HasPrefix(got, "svc\t") {
 			t.Errorf("names are completed to %q", got)
 		}
-		l := s.load(load.Config{Workers: 4})
+		l := s.load(load.Config{Workers: 4, Rate: backgroundRate})
 		l.versions(1)
 		pid, was := s.live(), supervisor()
 

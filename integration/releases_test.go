@@ -45,7 +45,7 @@ directory = "/srv/svc/current"`, 1)+"\n[releases]\ndirectory = \"/srv/svc/releas
 			}
 		}
 		is("v1")
-		l := s.load(load.Config{Workers: 4})
+		l := s.load(load.Config{Workers: 4, Rate: backgroundRate})
 		l.versions(1)
 		s.must(supervisorPath, "deploy", "v2")
 		is("v2")

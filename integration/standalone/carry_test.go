@@ -271,12 +271,12 @@ func TestCarryLosesNothing(t *testing.T) {
 		"slow":        {flags: []string{"-work=20ms"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p.service, p.clients, p.handoffs = carried, 20, 18
+			p.service, p.clients, p.handoffs = carried, 20, 10
 			p.mustBeClean(t)
 		})
 	}
 	t.Run("without", func(t *testing.T) {
-		l := keptPassage{service: tested, clients: 20, handoffs: 18}.run(t)
+		l := keptPassage{service: tested, clients: 20, handoffs: 10}.run(t)
 		if l.failed.Load() == 0 {
 			t.Error("nothing failed: this load cannot show that carrying makes a difference")
 		}
