@@ -18,7 +18,7 @@ func TestDebianPackage(t *testing.T) {
 	if _, err := exec.LookPath("dpkg-deb"); err != nil {
 		t.Skip("dpkg-deb is not installed")
 	}
-	onEach(t, func(t *testing.T, m *testMachine) {
+	onOne(t, func(t *testing.T, m *testMachine) {
 		const instance = "zddsupervisor@svc.service"
 		s := &supervised{m}
 		s.logs = append(s.logs, instance, "own.service")

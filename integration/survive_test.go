@@ -142,7 +142,7 @@ func sinceBoot(t *testing.T, r *load.Result) (at []string) {
 
 // A state file that cannot be used is not acted upon: what is left of the service is ended, and it is started anew.
 func TestUnusableState(t *testing.T) {
-	onEach(t, func(t *testing.T, m *testMachine) {
+	onOne(t, func(t *testing.T, m *testMachine) {
 		// The processes of the tree stay until they are killed.
 		s := supervise(t, m, strings.Replace(config("-version=1", "-tree=2", "-tree-setsid"), `timeout = "10s"`, `timeout = "500ms"`, 1))
 		s.must("systemctl", "start", unitName)
