@@ -256,6 +256,7 @@ func changeable(from, to Spec) error {
 		return fmt.Errorf("the address %s, now %s, %w", to.address(), from.address(), ErrNotChangeable)
 	}
 	from.Mode, to.Mode = from.mode(), to.mode()
+	from.Pass, to.Pass = from.pass(), to.pass()
 	from.V6Only, to.V6Only = from.v6only(), to.v6only()
 	for _, o := range options() {
 		if !o.live && o.get(from) != o.get(to) {

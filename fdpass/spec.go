@@ -215,6 +215,14 @@ func (s Spec) mode() Mode {
 	return Shared
 }
 
+// pass returns how the socket comes to the service, never "".
+func (s Spec) pass() Pass {
+	if s.Pass == "" {
+		return PassFD
+	}
+	return s.Pass
+}
+
 // inet reports whether the socket is one of the internet protocols.
 func (s Spec) inet() bool { return s.tcp() || s.udp() }
 
