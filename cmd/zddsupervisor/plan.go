@@ -89,7 +89,7 @@ func (p planner) commands(cfg *config.Config, generation int, release string) (c
 		if err != nil {
 			return child.Command{}, err
 		}
-		c := child.Command{Args: argv, Env: environ, Dir: cfg.Directory, Credential: credential, Umask: cfg.Umask, Path: argv[0]}
+		c := child.Command{Args: argv, Env: environ, Dir: cfg.Directory, Credential: credential, Umask: cfg.Umask, Path: argv[0], Pass: cfg.Pass, Generation: generation}
 		for _, l := range cfg.Limits {
 			limit := child.Limit{Resource: l.Resource}
 			limit.Cur, limit.Max = l.Soft, l.Hard

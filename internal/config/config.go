@@ -5,6 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/zddsupervisor/zddsupervisor/child"
 	"github.com/zddsupervisor/zddsupervisor/fdpass"
 )
 
@@ -51,6 +52,14 @@ type Config struct {
 	// Places say where each of Sockets was asked for, for messages:
 	// "app.toml:12: socket.listen", or the flag.
 	Places []string
+
+	// Pass are the protocols by which the service is told of Sockets. Nil, as it was
+	// saved by a supervisor that knew no others, means child.PassListenFDs.
+	Pass []child.Pass
+
+	// Preset is the name of the Preset whose values stand in for what is not
+	// configured, or "". They are in the other fields already.
+	Preset string
 
 	// Check is run before anything is started. Without a command there is no
 	// check.
