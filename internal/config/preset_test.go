@@ -23,7 +23,7 @@ func TestPresets(t *testing.T) {
 			if !regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`).MatchString(p.Name) || !strings.HasSuffix(p.Doc, ".") || len(p.Doc) > 140 {
 				t.Errorf("it is explained by %q", p.Doc)
 			}
-			if strings.Contains(p.Text, "\npreset =") || strings.Contains(p.Text, "[[socket]]") {
+			if strings.Contains(p.Text, "\npreset =") || strings.Contains(p.Text, "\n[[socket]]") {
 				t.Error("it sets what a preset does not")
 			}
 			c := load(t, source(t, "", "--preset", p.Name, "--listen", "127.0.0.1:8080", "--", "app"))
