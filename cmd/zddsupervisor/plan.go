@@ -147,6 +147,8 @@ func (p planner) ready(r config.Ready, values config.Values) (readiness, error) 
 		return func(<-chan struct{}, *upgrade.Target) child.Waiter {
 			return &child.ExecReady{Reaper: p.reaper, Path: argv[0], Args: argv, Interval: r.Interval}
 		}, nil
+	case config.ByEinhorn:
+		return func(<-chan struct{}, *upgrade.Target) child.Waiter { return &child.EinhornReady{} }, nil
 	case config.ByDelay:
 		return func(<-chan struct{}, *upgrade.Target) child.Waiter { return &child.DelayReady{Delay: r.Delay} }, nil
 	}

@@ -148,12 +148,13 @@ type Ready struct {
 type ReadyBy string
 
 const (
-	ByNotify ReadyBy = "notify" // READY=1 on the notify socket
-	ByFD     ReadyBy = "fd"     // a newline on a descriptor
-	ByHTTP   ReadyBy = "http"   // it answers a request, with a status of 2xx or 3xx
-	ByAccept ReadyBy = "accept" // it accepts a connection
-	ByExec   ReadyBy = "exec"   // a command succeeds
-	ByDelay  ReadyBy = "delay"  // some time has passed
+	ByNotify  ReadyBy = "notify"  // READY=1 on the notify socket
+	ByFD      ReadyBy = "fd"      // a newline on a descriptor
+	ByHTTP    ReadyBy = "http"    // it answers a request, with a status of 2xx or 3xx
+	ByAccept  ReadyBy = "accept"  // it accepts a connection
+	ByExec    ReadyBy = "exec"    // a command succeeds
+	ByEinhorn ReadyBy = "einhorn" // worker:ack on einhorn's command socket
+	ByDelay   ReadyBy = "delay"   // some time has passed
 )
 
 // Probe is a request that a new generation must answer before clients get to it,

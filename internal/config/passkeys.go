@@ -54,6 +54,9 @@ func setPass(c *draft, v value) error {
 // that would be lost.
 func (l *loader) checkPass() {
 	c := &l.draft
+	if c.Ready.By == ByEinhorn && !slices.Contains(c.Pass, child.PassEinhorn) {
+		l.reportKey("ready.by", "is %q, which needs pass to have %q", c.Ready.By, child.PassEinhorn)
+	}
 	for _, pass := range c.Pass {
 		for _, s := range c.Sockets {
 			if s.Network == fdpass.Systemd { // its address is not known yet

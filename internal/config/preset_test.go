@@ -73,6 +73,7 @@ func TestPassAndPresetProblems(t *testing.T) {
 		{[]string{"--preset=nginx", "--mode=shared"}, `--preset: "nginx" sets ready.by, which is "accept", which needs a socket that can be steered`},
 		{[]string{"--pass=nginx", "--pass=nginy"}, `--pass: "nginy" is not one of`},
 		{[]string{"--pass=nginx", "--environment=NGINX=3;"}, `--environment: is set by pass = ["nginx"]`},
+		{[]string{"--ready-by=einhorn"}, `--ready-by: is "einhorn", which needs pass to have "einhorn"`},
 		{[]string{"--pass=php-fpm", "--listen=@a"}, `--pass: php-fpm has no way to be told of the socket @a`},
 	} {
 		args := append(tc.args, "--", "app")

@@ -4,7 +4,7 @@ import "github.com/zddsupervisor/zddsupervisor/internal/load"
 
 const (
 	fpmConfig = `[global]
-error_log = /dev/stderr
+error_log = /run/php-fpm.log
 process_control_timeout = 10s
 [www]
 user = www-data
@@ -45,7 +45,7 @@ func phpFPM() Service {
 		Files: map[string]string{"/etc/php/hello.conf": fpmConfig, "/srv/app/hello.php": phpApp, "/etc/nginx/front.conf": frontConfig},
 		Units: map[string]string{"front.service": "[Service]\nExecStart=/usr/sbin/nginx -c /etc/nginx/front.conf\n"},
 		Config: `preset = "php-fpm"
-command = ["/usr/sbin/php-fpm8.4", "--nodaemonize", "--fpm-config", "/etc/php/hello.conf"]
+command = ["/usr/sbin/php-fpm8.4", "--nodaemonize", "--force-stderr", "--fpm-config", "/etc/php/hello.conf"]
 `,
 		Load: load.Config{Rate: 100, Address: "127.0.0.1:8081"},
 		Few:  true,

@@ -10,6 +10,9 @@ func sshd() Service {
 		Config: `preset = "sshd"
 command = ["/usr/sbin/sshd", "-D", "-e", "-o", "PidFile=none", "-o", "VersionAddendum=release-{generation}",
   "-o", "MaxStartups=1000", "-o", "PerSourcePenalties=no"]
+
+[check]
+command = ["/usr/bin/mkdir", "-p", "/run/sshd"]
 `,
 		Load: load.Config{Rate: 50, Greeting: `^SSH-2.0-\S+ (release-\d+)`},
 		Few:  true,
