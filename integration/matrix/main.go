@@ -18,6 +18,7 @@ import (
 	"syscall"
 
 	"github.com/zddsupervisor/zddsupervisor/fdpass"
+	"github.com/zddsupervisor/zddsupervisor/integration/internal/build"
 	"github.com/zddsupervisor/zddsupervisor/integration/internal/machine"
 	"github.com/zddsupervisor/zddsupervisor/integration/internal/services"
 	"github.com/zddsupervisor/zddsupervisor/internal/load"
@@ -46,9 +47,15 @@ func matrix(ctx context.Context) error {
 	handoffs := flag.Int("handoffs", 20, "how often each service is handed off in each mode")
 	only := flag.String("only", "", "measure these services only, with commas between their `names`")
 	write := flag.String("write", "", "put the table into this `file`, between its marks, instead of standard output")
+	caddy := flag.String("caddy", "", "measure this caddy too, a `program` that go install github.com/caddyserver/caddy/v2/cmd/caddy makes")
 	remark := flag.String("remark", "", "what else a reader must know of how it was measured, as a sentence")
 	flag.Parse()
 	all := services.All()
+	if *caddy != "" {
+		s := services.Caddy()
+		s.Program = func(*build.Programs, context.Context) (string, error) { return *caddy, nil }
+		all = append(all, s)
+	}
 	if *only != "" {
 		names := strings.Split(*only, ",")
 		all = slices.DeleteFunc(all, func(s services.Service) bool { return !slices.Contains(names, s.Name) })

@@ -16,8 +16,9 @@ func passKeys() []Key {
 	return []Key{
 		{
 			Name: presetKey, Kind: Text, set: setPreset,
-			Doc: `Name of a set of values for one kind of service: ` + strings.Join(presetNames(), ", ") + `. ` +
-				`They stand for what is configured nowhere else, and any key that is set here wins. zddsupervisor preset NAME prints them.`,
+			Doc: `Name of a set of values for one kind of service, such as "nginx". ` +
+				`They stand for what is configured nowhere else, and any key that is set here wins. zddsupervisor preset NAME prints them. There are ` +
+				strings.Join(presetNames(), ", ") + `.`,
 		},
 		{
 			Name: "pass", Kind: WordList, Default: string(child.PassListenFDs), set: setPass,

@@ -14,7 +14,8 @@ command = ["/usr/sbin/sshd", "-D", "-e", "-o", "PidFile=none", "-o", "VersionAdd
 [check]
 command = ["/usr/bin/mkdir", "-p", "/run/sshd"]
 `,
-		Load: load.Config{Rate: 50, Greeting: `^SSH-2.0-\S+ (release-\d+)`},
-		Few:  true,
+		Load:        load.Config{Rate: 50, Greeting: `^SSH-2.0-.* (release-\d+)`},
+		SharedReady: "[ready]\nby = \"delay\"\ndelay = \"500ms\"\n",
+		Few:         true,
 	}
 }
