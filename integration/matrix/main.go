@@ -3,7 +3,8 @@
 //
 //	go run ./integration/matrix --write docs/services.md
 //
-// It puts its table between the marks in that page. It needs root, and the root file systems that integration/test.sh makes.
+// It puts its table between the marks in that page. With --results it can be done in several runs. It needs root, and the root file systems that
+// integration/test.sh makes.
 package main
 
 import (
@@ -46,6 +47,7 @@ func main() {
 func matrix(ctx context.Context) error {
 	handoffs := flag.Int("handoffs", 20, "how often each service is handed off in each mode")
 	only := flag.String("only", "", "measure these services only, with commas between their `names`")
+	results := flag.String("results", "", "add what is measured to this `file`, and make the table of everything in it")
 	write := flag.String("write", "", "put the table into this `file`, between its marks, instead of standard output")
 	caddy := flag.String("caddy", "", "measure this caddy too, a `program` that go install github.com/caddyserver/caddy/v2/cmd/caddy makes")
 	remark := flag.String("remark", "", "what else a reader must know of how it was measured, as a sentence")
@@ -65,10 +67,12 @@ func matrix(ctx context.Context) error {
 		return err
 	}
 	defer b.close()
-	var rows []row
+	rows, err := earlier(*results)
+	if err != nil {
+		return err
+	}
 	var errs []error
 	for _, s := range all {
-		r := row{service: s}
 		for _, mode := range []fdpass.Mode{fdpass.Shared, fdpass.Steered} {
 			m, err := b.measure(ctx, s, mode, *handoffs)
 			if err != nil {
@@ -77,10 +81,12 @@ func matrix(ctx context.Context) error {
 			}
 			for _, l := range m {
 				fmt.Fprintf(os.Stderr, "%s, %s, %s: %s\n", s.Name, mode, l.kind, l.result)
+				rows.add(s.Name, mode, l)
 			}
-			r.modes = append(r.modes, m)
+			if err := rows.save(*results); err != nil {
+				return err
+			}
 		}
-		rows = append(rows, r)
 	}
 	if len(errs) > 0 {
 		return errors.Join(errs...)

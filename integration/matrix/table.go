@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/zddsupervisor/zddsupervisor/integration/internal/services"
+	"github.com/zddsupervisor/zddsupervisor/fdpass"
 )
 
 // The marks between which the table is.
@@ -17,14 +17,8 @@ const (
 	endMark   = "<!-- The end of what was made. -->\n"
 )
 
-// A row is a service with what came of its loads, shared and steered.
-type row struct {
-	service services.Service
-	modes   [][]measured
-}
-
 // writeTable puts the table into a page, or prints it.
-func writeTable(page string, handoffs int, remark string, rows []row) error {
+func writeTable(page string, handoffs int, remark string, rows rows) error {
 	text := table(handoffs, remark, rows)
 	if page == "" {
 		_, err := os.Stdout.WriteString(text)
@@ -42,7 +36,7 @@ func writeTable(page string, handoffs int, remark string, rows []row) error {
 	return os.WriteFile(page, []byte(before+beginMark+text+endMark+after), 0o644)
 }
 
-func table(handoffs int, remark string, rows []row) string {
+func table(handoffs int, remark string, rows rows) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `
 Requests that failed in %d handoffs, of all requests in that time. Measured on %s, on %s. %s
@@ -51,29 +45,26 @@ Requests that failed in %d handoffs, of all requests in that time. Measured on %
 |---|---|---|---|---|---|
 `, handoffs, time.Now().UTC().Format("2006-01-02"), thisMachine(), remark)
 	for _, r := range rows {
-		for i, mode := range []string{"shared", "steered"} {
+		for i, mode := range []fdpass.Mode{fdpass.Shared, fdpass.Steered} {
 			name := ""
 			if i == 0 {
-				name = r.service.Name
+				name = r.Service
 			}
 			fmt.Fprintf(&b, "| %s | %s |", name, mode)
 			for _, k := range []kind{{}, {post: true}, {keep: true}, {keep: true, post: true}} {
-				fmt.Fprintf(&b, " %s |", cell(r.modes[i], k))
+				text := "-"
+				if c, ok := r.Cells[cellName(mode, k)]; ok {
+					text = fmt.Sprintf("%d of %d", c.Failed, c.Requests)
+					if c.Failed > 0 {
+						text = fmt.Sprintf("**%d** of %d", c.Failed, c.Requests)
+					}
+				}
+				fmt.Fprintf(&b, " %s |", text)
 			}
 			b.WriteString("\n")
 		}
 	}
 	return b.String() + "\n"
-}
-
-// cell is what came of one load.
-func cell(all []measured, k kind) string {
-	for _, m := range all {
-		if m.kind == k {
-			return fmt.Sprintf("**%d** of %d", m.result.Failed(), len(m.result.Requests))
-		}
-	}
-	return "-"
 }
 
 // thisMachine is what the figures depend on.

@@ -44,6 +44,15 @@ func Presets() []Preset {
 	return all
 }
 
+// Values returns the configuration that the preset makes of nothing else. It has neither
+// command nor sockets.
+func (p Preset) Values() *Config {
+	l := loader{source: new(Source), keys: Keys(), places: make(map[string]place)}
+	l.defaults()
+	l.usePreset(p)
+	return &l.draft.Config
+}
+
 func presetNames() []string {
 	var names []string
 	for _, p := range Presets() {
@@ -88,6 +97,11 @@ func (l *loader) preset(file []entry) {
 	if err != nil {
 		return
 	}
+	l.usePreset(p)
+}
+
+// usePreset takes in what a preset says.
+func (l *loader) usePreset(p Preset) {
 	entries, problem := parseDocument([]byte(p.Text))
 	if problem != nil {
 		panic("the presets are part of the program: " + problem.Text)
