@@ -1,10 +1,9 @@
 package integration_test
 
 import (
-	"fmt"
 	"testing"
 
-	"github.com/zddsupervisor/zddsupervisor/integration/internal/rootfs"
+	"github.com/zddsupervisor/zddsupervisor/fdpass"
 	"github.com/zddsupervisor/zddsupervisor/integration/internal/services"
 	"github.com/zddsupervisor/zddsupervisor/internal/load"
 )
@@ -14,27 +13,15 @@ import (
 func TestCarriedServices(t *testing.T) {
 	t.Parallel()
 	for _, service := range services.All() {
-		if !service.Keeps {
+		if !service.Keeps || service.Few {
 			continue
 		}
 		t.Run(service.Name, func(t *testing.T) {
 			t.Parallel()
-			m := boot(t, rootfs.Trixie())
-			for path, content := range service.Files {
-				m.write(path, content)
-			}
-			configured := func(carry bool) string {
-				socket := fmt.Sprintf("\n[[socket]]\nname = \"http\"\nlisten = \"tcp://%s\"\n", services.Address)
-				if carry {
-					socket += "protocol = \"http/1\"\n\n[handoff]\nkeepalive = \"carry\"\n"
-				}
-				return "name = \"svc\"\n" + service.Config + socket
-			}
-			s := supervise(t, m, configured(true))
-			s.must("systemctl", "start", unitName)
+			s := superviseReal(t, service, service.Configuration(fdpass.Steered, true))
 			var failed [2]int
 			for i, carry := range []bool{true, false} {
-				m.write(configPath, configured(carry))
+				s.write(configPath, service.Configuration(fdpass.Steered, carry))
 				if r := s.reload(); r.Status != 0 {
 					t.Fatalf("reload: %s", r)
 				}
