@@ -69,7 +69,7 @@ func (l *loader) checkPass() {
 		}
 		for _, name := range sortedKeys(c.Environment) {
 			if pass.Owns(name) {
-				l.reportKey("environment."+name, "is set by pass = %q", []child.Pass{pass})
+				l.reportKey("environment."+name, "%s is set by the supervisor itself, as pass = %q says", name, []child.Pass{pass})
 			}
 		}
 	}

@@ -72,7 +72,7 @@ func TestPassAndPresetProblems(t *testing.T) {
 		{[]string{"--preset=ngnix"}, `--preset: there is no preset "ngnix" (did you mean "nginx"?)`},
 		{[]string{"--preset=nginx", "--mode=shared"}, `--preset: "nginx" sets ready.by, which is "accept", which needs a socket that can be steered`},
 		{[]string{"--pass=nginx", "--pass=nginy"}, `--pass: "nginy" is not one of`},
-		{[]string{"--pass=nginx", "--environment=NGINX=3;"}, `--environment: is set by pass = ["nginx"]`},
+		{[]string{"--pass=nginx", "--environment=NGINX=3;"}, `--environment: NGINX is set by the supervisor itself, as pass = ["nginx"] says`},
 		{[]string{"--ready-by=einhorn"}, `--ready-by: is "einhorn", which needs pass to have "einhorn"`},
 		{[]string{"--pass=php-fpm", "--listen=@a"}, `--pass: php-fpm has no way to be told of the socket @a`},
 	} {
