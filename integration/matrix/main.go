@@ -47,7 +47,7 @@ func main() {
 func matrix(ctx context.Context) error {
 	handoffs := flag.Int("handoffs", 20, "how often each service is handed off in each mode")
 	only := flag.String("only", "", "measure these services only, with commas between their `names`")
-	results := flag.String("results", "", "add what is measured to this `file`, and make the table of everything in it")
+	results := flag.String("results", "", "add what is measured to this `file`, leave out what is in it already, and make the table of everything in it")
 	write := flag.String("write", "", "put the table into this `file`, between its marks, instead of standard output")
 	caddy := flag.String("caddy", "", "measure this caddy too, a `program` that go install github.com/caddyserver/caddy/v2/cmd/caddy makes")
 	remark := flag.String("remark", "", "what else a reader must know of how it was measured, as a sentence")
@@ -74,6 +74,9 @@ func matrix(ctx context.Context) error {
 	var errs []error
 	for _, s := range all {
 		for _, mode := range []fdpass.Mode{fdpass.Shared, fdpass.Steered} {
+			if rows.have(s.Name, mode) {
+				continue
+			}
 			m, err := b.measure(ctx, s, mode, *handoffs)
 			if err != nil {
 				errs = append(errs, fmt.Errorf("%s, %s: %w", s.Name, mode, err))
@@ -81,7 +84,7 @@ func matrix(ctx context.Context) error {
 			}
 			for _, l := range m {
 				fmt.Fprintf(os.Stderr, "%s, %s, %s: %s\n", s.Name, mode, l.kind, l.result)
-				rows.add(s.Name, mode, l)
+				rows.add(s.Name, mode, *handoffs, l)
 			}
 			if err := rows.save(*results); err != nil {
 				return err
@@ -91,5 +94,5 @@ func matrix(ctx context.Context) error {
 	if len(errs) > 0 {
 		return errors.Join(errs...)
 	}
-	return writeTable(*write, *handoffs, *remark, rows)
+	return writeTable(*write, *remark, rows)
 }

@@ -18,7 +18,7 @@ type row struct {
 
 // A cell is what came of one load.
 type cell struct {
-	Failed, Requests int
+	Failed, Requests, Handoffs int
 }
 
 // rows are in the order in which they were measured first.
@@ -26,14 +26,24 @@ type rows []row
 
 func cellName(mode fdpass.Mode, k kind) string { return string(mode) + ", " + k.String() }
 
-// add notes what came of a load, instead of what came of it earlier.
-func (r *rows) add(service string, mode fdpass.Mode, m measured) {
+// have reports whether a service was measured in a mode.
+func (r rows) have(service string, mode fdpass.Mode) bool {
+	for _, row := range r {
+		if _, ok := row.Cells[cellName(mode, kind{})]; ok && row.Service == service {
+			return true
+		}
+	}
+	return false
+}
+
+// add notes what came of a load.
+func (r *rows) add(service string, mode fdpass.Mode, handoffs int, m measured) {
 	i := slices.IndexFunc(*r, func(r row) bool { return r.Service == service })
 	if i < 0 {
 		i = len(*r)
 		*r = append(*r, row{Service: service, Cells: map[string]cell{}})
 	}
-	(*r)[i].Cells[cellName(mode, m.kind)] = cell{Failed: m.result.Failed(), Requests: len(m.result.Requests)}
+	(*r)[i].Cells[cellName(mode, m.kind)] = cell{Failed: m.result.Failed(), Requests: len(m.result.Requests), Handoffs: handoffs}
 }
 
 // earlier returns what earlier runs have left in a file; nothing if there is none.

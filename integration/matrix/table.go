@@ -18,8 +18,8 @@ const (
 )
 
 // writeTable puts the table into a page, or prints it.
-func writeTable(page string, handoffs int, remark string, rows rows) error {
-	text := table(handoffs, remark, rows)
+func writeTable(page, remark string, rows rows) error {
+	text := table(remark, rows)
 	if page == "" {
 		_, err := os.Stdout.WriteString(text)
 		return err
@@ -36,21 +36,21 @@ func writeTable(page string, handoffs int, remark string, rows rows) error {
 	return os.WriteFile(page, []byte(before+beginMark+text+endMark+after), 0o644)
 }
 
-func table(handoffs int, remark string, rows rows) string {
+func table(remark string, rows rows) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `
-Requests that failed in %d handoffs, of all requests in that time. Measured on %s, on %s. %s
+Requests that failed, of all requests during so many handoffs. Measured on %s, on %s. %s
 
-| service | | new, GET | new, POST | kept-alive, GET | kept-alive, POST |
-|---|---|---|---|---|---|
-`, handoffs, time.Now().UTC().Format("2006-01-02"), thisMachine(), remark)
+| service | socket | handoffs | new, GET | new, POST | kept-alive, GET | kept-alive, POST |
+|---|---|---|---|---|---|---|
+`, time.Now().UTC().Format("2006-01-02"), thisMachine(), remark)
 	for _, r := range rows {
 		for i, mode := range []fdpass.Mode{fdpass.Shared, fdpass.Steered} {
 			name := ""
 			if i == 0 {
 				name = r.Service
 			}
-			fmt.Fprintf(&b, "| %s | %s |", name, mode)
+			fmt.Fprintf(&b, "| %s | %s | %d |", name, mode, r.Cells[cellName(mode, kind{})].Handoffs)
 			for _, k := range []kind{{}, {post: true}, {keep: true}, {keep: true, post: true}} {
 				text := "-"
 				if c, ok := r.Cells[cellName(mode, k)]; ok {
