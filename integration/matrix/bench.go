@@ -69,13 +69,13 @@ func (b *bench) close() {
 }
 
 // measure hands a service off so many times, in a machine of its own.
-func (b *bench) measure(ctx context.Context, s services.Service, mode fdpass.Mode, handoffs int) (all []measured, err error) {
+func (b *bench) measure(ctx context.Context, s services.Service, w way, handoffs int) (all []measured, err error) {
 	m, err := machine.Boot(ctx, machine.Options{Root: b.root.Dir, Hostname: rootfs.Trixie().Suite})
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, m.Kill()) }()
-	if err := b.install(ctx, m, s, mode); err != nil {
+	if err := b.install(ctx, m, s, w); err != nil {
 		return nil, err
 	}
 	must := func(argv ...string) error {
@@ -97,7 +97,7 @@ func (b *bench) measure(ctx context.Context, s services.Service, mode fdpass.Mod
 			_, _ = l.Stop()
 		}
 	}()
-	kinds := kindsOf(s)
+	kinds := kindsOf(s, w)
 	for _, k := range kinds {
 		l, err := start(m, s, k)
 		if err != nil {
@@ -134,13 +134,33 @@ func (b *bench) measure(ctx context.Context, s services.Service, mode fdpass.Mod
 	return all, nil
 }
 
-// kindsOf are the loads that a service can take.
-func kindsOf(s services.Service) []kind {
-	kinds := []kind{{}}
-	if s.Load.Greeting == "" {
+// A way is how the socket is had.
+type way struct {
+	name  string
+	mode  fdpass.Mode
+	carry bool
+}
+
+func ways() []way {
+	return []way{{"shared", fdpass.Shared, false}, {"steered", fdpass.Steered, false}, {"carried", fdpass.Steered, true}}
+}
+
+// A job is one machine's.
+type job struct {
+	service services.Service
+	way     way
+}
+
+// kindsOf are the loads that a service can take, of those that show something in this way.
+func kindsOf(s services.Service, w way) []kind {
+	var kinds []kind
+	if !w.carry {
+		kinds = append(kinds, kind{})
+	}
+	if !w.carry && s.Load.Greeting == "" {
 		kinds = append(kinds, kind{post: true})
 	}
-	if s.Keeps || s.Persistent {
+	if s.Keeps || s.Persistent && !w.carry {
 		kinds = append(kinds, kind{keep: true}, kind{keep: true, post: true})
 	}
 	return kinds
@@ -171,7 +191,7 @@ func start(m *machine.Machine, s services.Service, k kind) (*load.Remote, error)
 }
 
 // install puts the service and its supervisor into the machine.
-func (b *bench) install(ctx context.Context, m *machine.Machine, s services.Service, mode fdpass.Mode) error {
+func (b *bench) install(ctx context.Context, m *machine.Machine, s services.Service, w way) error {
 	program, err := b.programs.Supervisor(ctx)
 	if err != nil {
 		return err
@@ -187,7 +207,7 @@ func (b *bench) install(ctx context.Context, m *machine.Machine, s services.Serv
 			return err
 		}
 	}
-	files := map[string]string{configPath: s.Configuration(mode, false)}
+	files := map[string]string{configPath: s.Configuration(w.mode, w.carry)}
 	for path, text := range s.Files {
 		files[path] = text
 	}

@@ -1,5 +1,6 @@
 // Command matrix measures what real services lose by themselves when they are handed off: each one on a shared and on a steered socket, under
-// GET and POST on new and on kept-alive connections, all four at once, on a machine with systemd that it boots for this.
+// GET and POST on new and on kept-alive connections, all four at once, and once more with those that are kept alive carried over. Each measurement
+// has a machine with systemd of its own.
 //
 //	go run ./integration/matrix --write docs/services.md
 //
@@ -16,9 +17,9 @@ import (
 	"os/signal"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 
-	"github.com/zddsupervisor/zddsupervisor/fdpass"
 	"github.com/zddsupervisor/zddsupervisor/integration/internal/build"
 	"github.com/zddsupervisor/zddsupervisor/integration/internal/machine"
 	"github.com/zddsupervisor/zddsupervisor/integration/internal/services"
@@ -47,6 +48,8 @@ func main() {
 func matrix(ctx context.Context) error {
 	handoffs := flag.Int("handoffs", 20, "how often each service is handed off in each mode")
 	only := flag.String("only", "", "measure these services only, with commas between their `names`")
+	which := flag.String("ways", "shared,steered,carried", "measure these `ways` only, in this order, with commas between them")
+	parallel := flag.Int("parallel", 1, "how many machines to run at once")
 	results := flag.String("results", "", "add what is measured to this `file`, leave out what is in it already, and make the table of everything in it")
 	write := flag.String("write", "", "put the table into this `file`, between its marks, instead of standard output")
 	caddy := flag.String("caddy", "", "measure this caddy too, a `program` that go install github.com/caddyserver/caddy/v2/cmd/caddy makes")
@@ -71,28 +74,54 @@ func matrix(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var errs []error
-	for _, s := range all {
-		for _, mode := range []fdpass.Mode{fdpass.Shared, fdpass.Steered} {
-			if rows.have(s.Name, mode) {
-				continue
-			}
-			m, err := b.measure(ctx, s, mode, *handoffs)
-			if err != nil {
-				errs = append(errs, fmt.Errorf("%s, %s: %w", s.Name, mode, err))
-				fmt.Fprintln(os.Stderr, errs[len(errs)-1])
-			}
-			for _, l := range m {
-				fmt.Fprintf(os.Stderr, "%s, %s, %s: %s\n", s.Name, mode, l.kind, l.result)
-				rows.add(s.Name, mode, *handoffs, l)
-			}
-			if err := rows.save(*results); err != nil {
-				return err
+	var jobs []job
+	for _, name := range strings.Split(*which, ",") {
+		i := slices.IndexFunc(ways(), func(w way) bool { return w.name == name })
+		if i < 0 {
+			return fmt.Errorf("there is no way %q", name)
+		}
+		w := ways()[i]
+		for _, s := range all {
+			if len(kindsOf(s, w)) > 0 && !rows.have(s.Name, w) {
+				jobs = append(jobs, job{s, w})
 			}
 		}
 	}
-	if len(errs) > 0 {
-		return errors.Join(errs...)
+	var (
+		errs []error
+		mu   sync.Mutex // guards errs and rows
+		wait sync.WaitGroup
+		next = make(chan job)
+	)
+	for range *parallel {
+		wait.Add(1)
+		go func() {
+			defer wait.Done()
+			for j := range next {
+				m, err := b.measure(ctx, j.service, j.way, *handoffs)
+				mu.Lock()
+				if err != nil {
+					err = fmt.Errorf("%s, %s: %w", j.service.Name, j.way.name, err)
+					fmt.Fprintln(os.Stderr, err)
+				} else {
+					for _, l := range m {
+						fmt.Fprintf(os.Stderr, "%s, %s, %s: %s\n", j.service.Name, j.way.name, l.kind, l.result)
+						rows.add(j.service.Name, j.way, *handoffs, l)
+					}
+					err = rows.save(*results)
+				}
+				errs = append(errs, err)
+				mu.Unlock()
+			}
+		}()
+	}
+	for _, j := range jobs {
+		next <- j
+	}
+	close(next)
+	wait.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return err
 	}
 	return writeTable(*write, *remark, rows)
 }

@@ -6,8 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
-
-	"github.com/zddsupervisor/zddsupervisor/fdpass"
+	"strings"
 )
 
 // A row is a service with what came of its loads, by cellName.
@@ -24,26 +23,28 @@ type cell struct {
 // rows are in the order in which they were measured first.
 type rows []row
 
-func cellName(mode fdpass.Mode, k kind) string { return string(mode) + ", " + k.String() }
+func cellName(w way, k kind) string { return w.name + ", " + k.String() }
 
-// have reports whether a service was measured in a mode.
-func (r rows) have(service string, mode fdpass.Mode) bool {
+// have reports whether a service was measured in this way.
+func (r rows) have(service string, w way) bool {
 	for _, row := range r {
-		if _, ok := row.Cells[cellName(mode, kind{})]; ok && row.Service == service {
-			return true
+		for name := range row.Cells {
+			if row.Service == service && strings.HasPrefix(name, w.name+", ") {
+				return true
+			}
 		}
 	}
 	return false
 }
 
 // add notes what came of a load.
-func (r *rows) add(service string, mode fdpass.Mode, handoffs int, m measured) {
+func (r *rows) add(service string, w way, handoffs int, m measured) {
 	i := slices.IndexFunc(*r, func(r row) bool { return r.Service == service })
 	if i < 0 {
 		i = len(*r)
 		*r = append(*r, row{Service: service, Cells: map[string]cell{}})
 	}
-	(*r)[i].Cells[cellName(mode, m.kind)] = cell{Failed: m.result.Failed(), Requests: len(m.result.Requests), Handoffs: handoffs}
+	(*r)[i].Cells[cellName(w, m.kind)] = cell{Failed: m.result.Failed(), Requests: len(m.result.Requests), Handoffs: handoffs}
 }
 
 // earlier returns what earlier runs have left in a file; nothing if there is none.

@@ -7,8 +7,6 @@ import (
 	"runtime"
 	"strings"
 	"time"
-
-	"github.com/zddsupervisor/zddsupervisor/fdpass"
 )
 
 // The marks between which the table is.
@@ -45,23 +43,26 @@ Requests that failed, of all requests during so many handoffs. Measured on %s, o
 |---|---|---|---|---|---|---|
 `, time.Now().UTC().Format("2006-01-02"), thisMachine(), remark)
 	for _, r := range rows {
-		for i, mode := range []fdpass.Mode{fdpass.Shared, fdpass.Steered} {
-			name := ""
-			if i == 0 {
-				name = r.Service
+		name := r.Service
+		for _, w := range ways() {
+			if !rows.have(r.Service, w) {
+				continue
 			}
-			fmt.Fprintf(&b, "| %s | %s | %d |", name, mode, r.Cells[cellName(mode, kind{})].Handoffs)
+			var line strings.Builder
+			handoffs := 0
 			for _, k := range []kind{{}, {post: true}, {keep: true}, {keep: true, post: true}} {
 				text := "-"
-				if c, ok := r.Cells[cellName(mode, k)]; ok {
+				if c, ok := r.Cells[cellName(w, k)]; ok {
+					handoffs = c.Handoffs
 					text = fmt.Sprintf("%d of %d", c.Failed, c.Requests)
 					if c.Failed > 0 {
 						text = fmt.Sprintf("**%d** of %d", c.Failed, c.Requests)
 					}
 				}
-				fmt.Fprintf(&b, " %s |", text)
+				fmt.Fprintf(&line, " %s |", text)
 			}
-			b.WriteString("\n")
+			fmt.Fprintf(&b, "| %s | %s | %d |%s\n", name, w.name, handoffs, line.String())
+			name = ""
 		}
 	}
 	return b.String() + "\n"
