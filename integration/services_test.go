@@ -10,14 +10,14 @@ import (
 	"github.com/zddsupervisor/zddsupervisor/internal/load"
 )
 
-// TestRealServices hands each service off under load of new connections, by "systemctl reload". None is refused and none is reset before it is
-// accepted; a service that finishes what it accepted loses nothing at all.
+// TestRealServices hands each service off under load of new connections, by "systemctl reload". On a steered socket not one request is lost, whatever
+// the service does with what it has accepted when it is told to stop.
 func TestRealServices(t *testing.T) {
 	t.Parallel()
 	for _, service := range services.All() {
 		t.Run(service.Name, func(t *testing.T) {
 			t.Parallel()
-			handoffs := 20
+			handoffs := 10
 			if service.Few {
 				handoffs = 2
 			}
@@ -31,13 +31,8 @@ func TestRealServices(t *testing.T) {
 			result := l.stop()
 			judgement := result.Judge(l.handoffs)
 			t.Logf("%s, %d handoffs: %s\n%s", service.Name, handoffs, judgement, result)
-			if judgement.Verdict == load.Inconclusive || service.Finishes && judgement.Verdict != load.Clean {
+			if judgement.Verdict != load.Clean {
 				t.Error(judgement)
-			}
-			for _, kind := range []load.Kind{load.Refused, load.ConnectReset, load.Timeout} {
-				if n := result.Count(kind); n > 0 {
-					t.Errorf("%s: %d", kind, n)
-				}
 			}
 			s.expect("after all handoffs", map[string]string{"ActiveState": "active", "ReloadResult": "success", "NRestarts": "0"})
 			if got := s.status().Handoffs; got != handoffs+1 {

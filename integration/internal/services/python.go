@@ -43,8 +43,7 @@ directory = "/srv/app"
 [check]
 command = ["/usr/bin/gunicorn", "--check-config", "hello:app"]
 `,
-		Load:     load.Config{Rate: 200},
-		Finishes: true,
+		Load: load.Config{Rate: 200},
 	}
 }
 
@@ -131,8 +130,7 @@ command = ["/usr/bin/uwsgi-core", "--plugin=python3", "--http-socket=fd://{fd:ht
   "--disable-logging", "--wsgi=hello:app"]
 directory = "/srv/app"
 `,
-		Load:     load.Config{Rate: 100},
-		Finishes: false,
-		Few:      true,
+		Load: load.Config{Rate: 100},
+		Few:  true,
 	}
 }

@@ -25,9 +25,6 @@ type Service struct {
 	Units map[string]string
 	// Program compiles it, if it is no package of Debian's; it is put at ProgramPath.
 	Program func(*build.Programs, context.Context) (string, error)
-	// Finishes tells that it answers every connection that it has accepted. Of the others, some requests are lost while both versions
-	// accept from one queue.
-	Finishes bool
 	// Keeps tells that it keeps connections open between requests, and closes them in a way in which they can be carried over (HAProxy ends
 	// them with shutdown(2)). Blocks tells that it reads some of them with blocking calls: of those a few are left to it.
 	Keeps, Blocks bool

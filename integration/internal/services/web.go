@@ -63,7 +63,6 @@ func haproxy() Service {
 command = ["/usr/sbin/haproxy", "-Ws", "-f", "/etc/haproxy/hello.cfg"]
 `,
 		Load:       load.Config{Rate: 200},
-		Finishes:   true,
 		Persistent: true,
 	}
 }
