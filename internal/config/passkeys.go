@@ -26,7 +26,7 @@ func passKeys() []Key {
 				`"listen-fds": LISTEN_FDS, LISTEN_FDNAMES and LISTEN_PID, as systemd does it. ` +
 				`"server-starter": SERVER_STARTER_PORT, with their addresses. "einhorn": EINHORN_FD_COUNT, EINHORN_FD_0 and so on. ` +
 				`"nginx": NGINX, as nginx tells the program that replaces it. "php-fpm": FPM_SOCKETS, as php-fpm tells itself. ` +
-				`With [] it is told by {fd:NAME} in its command or environment alone.`,
+				`With [], or --pass '', it is told by {fd:NAME} in its command or environment alone.`,
 		},
 	}
 }
@@ -40,6 +40,9 @@ func passNames() []string {
 }
 
 func setPass(c *draft, v value) error {
+	if slices.Equal(v.texts, []string{""}) { // a flag has no other way to say that there are none
+		v.texts = nil
+	}
 	passes := make([]child.Pass, len(v.texts))
 	for i, text := range v.texts {
 		if !slices.Contains(passNames(), text) {

@@ -53,6 +53,9 @@ func TestPresetGivesWay(t *testing.T) {
 	if c.Pass == nil || len(c.Pass) > 0 || c.Ready.By != ByDelay || c.Drain.Signal != unix.SIGINT {
 		t.Errorf("with keys of the user's own: %+v", c)
 	}
+	if c := load(t, source(t, "", "--preset=nginx", "--pass=", "--listen=:1", "--", "app")); c.Pass == nil || len(c.Pass) > 0 {
+		t.Errorf("with an empty flag: %q", c.Pass)
+	}
 	other := write(t, t.TempDir(), "b.toml", "command = ['app']\n[drain]\nsignal = 'HUP'\n[[socket]]\nlisten = ':1'\n")
 	c = load(t, source(t, write(t, t.TempDir(), "c.toml", "preset = 'haproxy'\ncommand = ['app']\n[[socket]]\nlisten = ':1'\n"), "--preset=nginx"))
 	if c.Preset != "nginx" || c.Drain.Signal != unix.SIGQUIT {

@@ -48,7 +48,7 @@ func TestFile(t *testing.T) {
 		{"--mode=shared", "--listen=unix:///run/a%3fb%26c%25?owner=root&group=root&permissions=660", "--listen=x=@abstract", "--listen", "ctl=tcp6://[::1]:9?defer-accept=2s&nonblocking",
 			"--ready-by=exec", "--ready-command=test -e 'a b'", "--ready-interval=3s", "--", "./svc"},
 		{"--listen=:1", "--ready-by=http", "--ready-path=/x", "--ready-host=h", "--ready-socket=tcp-1", "--", "svc"},
-		{"--ready-by=delay", "--ready-delay=2s", "--fail-fast=false", "--", "svc"},
+		{"--pass=", "--ready-by=delay", "--ready-delay=2s", "--fail-fast=false", "--", "svc"},
 	}
 	written := make(map[string]bool)
 	for _, line := range lines {
