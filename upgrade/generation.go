@@ -40,7 +40,7 @@ type generation struct {
 	number  int
 	release string
 	bound   []fdpass.Bound // the sockets that it was given
-	inodes  []uint64       // theirs, in the same order
+	inodes  []uint64       // theirs, in the same order; 0 for one that it opens itself and that was not found yet
 	plan    *Plan          // that it was started from
 
 	uid      uint32 // that it runs as
@@ -100,6 +100,11 @@ func (g *generation) start(ctx context.Context, o Options, keep *keeper, prepare
 	}()
 	keep.addReceiver(g)
 	cmd := prepared.Command
+	if ports := portsOf(g.bound, g.number); len(ports) > 0 && prepared.Ported != nil {
+		if cmd, err = prepared.Ported(ports); err != nil {
+			return err
+		}
+	}
 	cmd.Sockets = sockets
 	cmd.Notify = g.receiver.Path()
 	g.waiter = prepared.Ready(g.notified, &Target{g.bound, g.number})

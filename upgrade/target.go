@@ -20,6 +20,9 @@ type Target struct {
 // target is the new generation of a handoff.
 func (h *handoff) target() *Target { return &Target{h.bound, h.record.To} }
 
+// Ports returns the private ports that the generation has, by the names of their sockets.
+func (t *Target) Ports() map[string]int { return portsOf(t.bound, t.generation) }
+
 // Dial opens a connection through a socket, by name, that only this generation can accept. It blocks until the kernel
 // has the connection, which need not be accepted by then. The error wraps fdpass.ErrNotSteered if the socket is shared.
 func (t *Target) Dial(ctx context.Context, socket string) (net.Conn, error) {

@@ -46,7 +46,7 @@ var ErrMissing = errors.New("the table is not there")
 var ErrForeign = errors.New("somebody has changed the table")
 
 // ErrNotAllowed is wrapped where the firewall may not be changed.
-var ErrNotAllowed = errors.New("it takes the capability CAP_NET_ADMIN")
+var ErrNotAllowed = errors.New("it takes the capability CAP_NET_ADMIN: run as root, or give it with AmbientCapabilities=CAP_NET_ADMIN in the unit")
 
 // ErrUnsupported is wrapped where the kernel has no such firewall.
 var ErrUnsupported = errors.New("the kernel has no nf_tables with nat, ct, fib and numgen, or is older than Linux 5.9")
