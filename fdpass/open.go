@@ -26,6 +26,10 @@ type OpenOptions struct {
 	// tables of the firewall.
 	Service string
 
+	// Owner is the number of the user that the service runs as; 0 stands for the
+	// supervisor's own. Sockets that it opens itself go by it.
+	Owner int
+
 	// Log is told of limits that the kernel has clamped, of a fall-back to
 	// IPv4, and of removed files of dead processes. Nil for nobody.
 	Log *slog.Logger
@@ -49,7 +53,7 @@ func Open(specs []Spec, o OpenOptions) (all, fresh []Bound, err error) {
 	if err := ValidateSet(specs); err != nil {
 		return nil, nil, err
 	}
-	op := &opening{have: o.Have, systemd: o.FromSystemd, service: o.Service, log: o.Log}
+	op := &opening{have: o.Have, systemd: o.FromSystemd, service: o.Service, owner: o.Owner, log: o.Log}
 	if op.log == nil {
 		op.log = slog.New(slog.DiscardHandler)
 	}
@@ -116,6 +120,7 @@ type opening struct {
 	fresh   []Bound
 	systemd map[string][]*FD
 	service string
+	owner   int
 	log     *slog.Logger
 }
 
@@ -142,7 +147,9 @@ func (op *opening) open(s Spec) (Socket, error) {
 	case s.local():
 		socket, err = openUnix(s, op.log)
 	case s.Pass == PassPort:
-		socket, err = openPorted(s, op.service, op.log)
+		socket, err = openByPort(s, op.service, op.log)
+	case s.Pass == PassReusePort:
+		socket, err = openByReusePort(s, op.owner, op.log)
 	default:
 		socket, err = openInet(s, op.log)
 	}

@@ -39,35 +39,38 @@ func (s Spec) privatePorts() (ports []uint16, err error) {
 	return ports, nil
 }
 
-// checkPorts refuses what does not go with PassPort.
+// checkPorts refuses what does not go with a service that opens its sockets itself.
 func (s Spec) checkPorts() *SpecError {
-	if s.Pass != PassPort {
+	if s.Inherited() {
 		return nil
 	}
 	switch {
 	case !s.tcp():
-		return wrong("pass", "option \"pass\": only a tcp socket can be passed as a port")
+		return wrong("pass", "option \"pass\": %q is only for tcp sockets", s.Pass)
 	case s.Mode == Shared:
-		return wrong("mode", "option \"mode\": a socket with pass=port is never shared; leave it out")
-	case s.Ports == "":
+		return wrong("mode", "option \"mode\": a socket with pass=%s is never shared; leave it out", s.Pass)
+	case s.Pass == PassPort && s.Ports == "":
 		return wrong("ports", "option \"pass\": the private ports are not given; write for example ports = \"18081-18082\", two ports that nothing else uses")
 	}
 	for _, o := range options() {
 		own := []string{"reuseport", "device", "transparent", "freebind", "rcvbuf", "sndbuf", "mark", "defer-accept", "fastopen", "nonblocking"}
 		if slices.Contains(own, o.name) && o.get(s) != "" {
-			return wrong(o.name, "option %q cannot be given with pass=port: the service opens its sockets itself", o.name)
+			return wrong(o.name, "option %q cannot be given with pass=%s: the service opens its sockets itself", o.name, s.Pass)
 		}
-	}
-	ports, err := s.privatePorts()
-	if err != nil {
-		return wrong("ports", "option \"ports\": %v", err)
 	}
 	h, err := s.hostPort()
 	switch {
 	case err != nil:
 		return nil // which checkAddress tells
 	case h.port == 0:
-		return wrong("", "the port that clients connect to has to be given with pass=port, and cannot be 0")
+		return wrong("", "the port that clients connect to has to be given with pass=%s, and cannot be 0", s.Pass)
+	case s.Pass != PassPort:
+		return nil
+	}
+	ports, err := s.privatePorts()
+	switch {
+	case err != nil:
+		return wrong("ports", "option \"ports\": %v", err)
 	case slices.Contains(ports, h.port):
 		return wrong("ports", "option \"ports\": %d is the port that clients connect to", h.port)
 	}

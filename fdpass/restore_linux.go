@@ -11,8 +11,8 @@ import (
 )
 
 func restore(s Snapshot, find func(Part) *FD, log *slog.Logger) (_ Socket, err error) {
-	if s.Spec.Pass == PassPort {
-		return restorePorted(s, find, log)
+	if !s.Spec.Inherited() {
+		return restoreOwn(s, find, log)
 	}
 	var seats []*seat
 	defer func() {

@@ -27,10 +27,13 @@ const (
 	// PassPort is for a service that is told a port: each generation gets one of its
 	// own, and the firewall redirects the public one.
 	PassPort Pass = "port"
+	// PassReusePort is for a service that listens on the address itself, with
+	// SO_REUSEPORT.
+	PassReusePort Pass = "reuseport"
 )
 
 // passes is every Pass, the default first.
-func passes() []Pass { return []Pass{PassFD, PassPort} }
+func passes() []Pass { return []Pass{PassFD, PassPort, PassReusePort} }
 
 // The networks of a Spec.
 const (

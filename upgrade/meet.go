@@ -47,6 +47,23 @@ func (s *Supervisor) meet(ctx context.Context, g *generation) (inodes []uint64, 
 	return inodes, nil
 }
 
+// tellMet logs which sockets the generation has opened itself.
+func (s *Supervisor) tellMet(g *generation) {
+	for _, b := range g.bound {
+		own, ok := b.Socket.(fdpass.SelfBound)
+		if !ok {
+			continue
+		}
+		if inodes, err := own.Listeners(g.number); err == nil {
+			at := b.Socket.Addr()
+			if port := own.Port(g.number); port != 0 {
+				at = fmt.Sprintf("port %d", port)
+			}
+			s.log.Info("the new generation listens by itself", "generation", g.number, "socket", b.Spec.FDName(), "at", at, "sockets", len(inodes))
+		}
+	}
+}
+
 // meetOne is meet for one socket, at whose place these listen. It returns the first of them that is the generation's.
 func (s *Supervisor) meetOne(ctx context.Context, g *generation, b fdpass.Bound, own fdpass.SelfBound, listening []uint64) (inode uint64, err error) {
 	name := b.Spec.FDName()
@@ -85,7 +102,6 @@ func (s *Supervisor) meetOne(ctx context.Context, g *generation, b fdpass.Bound,
 			found = append(found, fd)
 		}
 	}
-	s.log.Info("found the new generation's sockets", "generation", g.number, "socket", name, "at", place(b, own, g.number), "sockets", len(found))
 	return listening[0], own.Met(g.number, found)
 }
 

@@ -69,7 +69,10 @@ func (s *Supervisor) start(ctx context.Context, h *handoff, st *step) work {
 			g.inodes = append(g.inodes, st.Ino)
 		}
 		s.keeper.add(bound)
-		if err := g.start(ctx, s.opts, &s.keeper, prepared, seats); err != nil {
+		if err := g.start(ctx, s.opts, &s.keeper, prepared, seats, func(ctx context.Context) error {
+			_, err := s.meet(ctx, g)
+			return err
+		}); err != nil {
 			return nil, err
 		}
 		return func() { s.adopt(h, g) }, nil
@@ -152,6 +155,7 @@ func (s *Supervisor) warm(parent context.Context, h *handoff, st *step) work {
 		} else if err != nil {
 			err = fmt.Errorf("generation %d: %w", g.number, err)
 		} else if inodes, err = s.meet(ctx, g); err == nil {
+			s.tellMet(g)
 			err = s.holdsItsSockets(ctx, g, inodes)
 		}
 		return func() { g.ready, g.inodes = time.Now(), inodes }, err

@@ -89,9 +89,22 @@ func (t Table) Set(r Route) error {
 	return t.explain("change", c.Flush())
 }
 
+// looks is how often a table is read before it is believed to be somebody else's:
+// it is read in several steps, and may change between two of them.
+const looks = 3
+
 // Read returns the route that the firewall has. The error wraps ErrMissing or
 // ErrForeign where that is not one that Set has made.
 func (t Table) Read() (r Route, err error) {
+	for range looks {
+		if r, err = t.read(); !errors.Is(err, ErrForeign) {
+			break
+		}
+	}
+	return r, err
+}
+
+func (t Table) read() (r Route, err error) {
 	c, err := nftables.New()
 	if err != nil {
 		return r, t.explain("read", err)

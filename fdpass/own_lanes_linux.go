@@ -5,15 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
-// Join chooses a private port for gen. Where all are taken, the one of a generation
-// that connections do not go to is taken away as by Leave.
-func (p *ported) Join(gen, heirOf int) (*FD, error) {
+// Join chooses a place for gen. Where all are taken, that of a generation that
+// connections do not go to is taken away as by Leave.
+func (p *own) Join(gen, heirOf int) (*FD, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err := p.open(); err != nil {
@@ -22,7 +19,7 @@ func (p *ported) Join(gen, heirOf int) (*FD, error) {
 	if p.laneOf(gen) != nil {
 		return nil, nil
 	}
-	if err := p.verify(); err != nil {
+	if err := p.way.verify(p); err != nil {
 		return nil, err
 	}
 	if left := p.laneOf(heirOf); left != nil {
@@ -30,7 +27,17 @@ func (p *ported) Join(gen, heirOf int) (*FD, error) {
 			return nil, err
 		}
 	}
-	port, err := p.freePort()
+	port, err := p.way.port(p)
+	for errors.Is(err, errFull) {
+		i := slices.IndexFunc(p.lanes, func(l *lane) bool { return l != p.target && l != p.canary })
+		if i < 0 {
+			return nil, err
+		}
+		if err := p.remove(p.lanes[i]); err != nil {
+			return nil, err
+		}
+		port, err = p.way.port(p)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +48,7 @@ func (p *ported) Join(gen, heirOf int) (*FD, error) {
 // abandon makes a lane nobody's, as its generation has ended. Connections go on
 // waiting in its queue if we have that too, and else in the holder. The caller
 // holds mu.
-func (p *ported) abandon(l *lane) error {
+func (p *own) abandon(l *lane) error {
 	if err := p.turnAway(l); err != nil {
 		return err
 	}
@@ -54,38 +61,24 @@ func (p *ported) abandon(l *lane) error {
 			return err
 		}
 	}
-	p.remove(l)
-	return nil
+	return p.remove(l)
 }
 
-// freePort returns a private port that nobody has. The caller holds mu.
-func (p *ported) freePort() (uint16, error) {
-	for {
-		var taken []string
-		for _, port := range p.table.Private {
-			if slices.ContainsFunc(p.lanes, func(l *lane) bool { return l.port == port }) {
-				continue
-			}
-			err := portFree(port)
-			if err == nil {
-				return port, nil
-			}
-			taken = append(taken, err.Error())
-		}
-		i := slices.IndexFunc(p.lanes, func(l *lane) bool { return l != p.target && l != p.canary })
-		switch {
-		case len(taken) > 0:
-			return 0, errors.New(strings.Join(taken, "; "))
-		case i < 0:
-			return 0, fmt.Errorf("all of its private ports %s are in use", p.spec.Ports)
-		}
-		p.remove(p.lanes[i])
+// forsake gives up a lane that connections do not go to. If any have, it goes on
+// listening, and what comes still is passed on, until its place is needed: a packet
+// may have been given its way there long before it arrives. The caller holds mu.
+func (p *own) forsake(l *lane) error {
+	if !l.reached || l.fd.Raw() < 0 || l.deaf() {
+		return p.remove(l)
 	}
+	l.gen = 0
+	l.forward(p.forwarder)
+	return nil
 }
 
 // remove takes a lane away that connections do not go to. What waits there goes to
 // the generation that they do go to. The caller holds mu.
-func (p *ported) remove(l *lane) {
+func (p *own) remove(l *lane) error {
 	for _, fd := range l.fds() {
 		if own, err := p.endpoint.stats(fd.Raw()); err == nil {
 			p.dropped = sum(p.dropped, own.Dropped)
@@ -93,23 +86,31 @@ func (p *ported) remove(l *lane) {
 	}
 	at := p.endpoint
 	at.address = p.reach(l).addr.String()
-	if lost := l.leave(p.forwarder, at); lost > 0 {
+	l.passOn(p.forwarder, at)
+	if err := p.way.leaving(p); err != nil {
+		return err
+	}
+	lost := l.queue()
+	l.shutdown() // also where a process of the generation has them still
+	p.lanes = slices.DeleteFunc(p.lanes, func(other *lane) bool { return other == l })
+	err := p.way.left(p)
+	if lost > 0 {
 		p.forwarder.lost.Add(int64(lost))
 		p.log.Warn("connections were reset that nobody would accept", "generation", l.gen, "port", l.port, "connections", lost)
 	}
-	p.lanes = slices.DeleteFunc(p.lanes, func(other *lane) bool { return other == l })
+	return errors.Join(err, l.close())
 }
 
-func (p *ported) Port(gen int) int {
+func (p *own) Port(gen int) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if l := p.laneOf(gen); l != nil {
+	if l := p.laneOf(gen); l != nil && l.port != p.spec.port() {
 		return int(l.port)
 	}
 	return 0
 }
 
-func (p *ported) Listeners(gen int) (inodes []uint64, err error) {
+func (p *own) Listeners(gen int) (inodes []uint64, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err := p.open(); err != nil {
@@ -117,35 +118,107 @@ func (p *ported) Listeners(gen int) (inodes []uint64, err error) {
 	}
 	l := p.laneOf(gen)
 	if l == nil {
-		return nil, fmt.Errorf("generation %d has no private port for %s", gen, p.Addr())
+		return nil, fmt.Errorf("generation %d has no place on %s", gen, p.Addr())
 	}
 	all, err := listenersOn(l.port)
+	if err != nil {
+		return nil, err
+	}
+	known, err := p.inodesBut(l)
 	for _, found := range all {
-		if found.inode != 0 {
+		if found.inode != 0 && !slices.Contains(known, found.inode) {
 			inodes = append(inodes, found.inode)
 		}
 	}
 	return inodes, err
 }
 
-func (p *ported) Met(gen int, listeners []*FD) error {
+// inodesBut returns those of the sockets that are known, but for those of a lane.
+// The caller holds mu.
+func (p *own) inodesBut(l *lane) (inodes []uint64, err error) {
+	for _, fd := range p.parts() {
+		if slices.Contains(l.fds(), fd) {
+			continue
+		}
+		part, err := partOf(fd.Raw())
+		if err != nil {
+			return nil, err
+		}
+		inodes = append(inodes, part.Inode)
+	}
+	return inodes, nil
+}
+
+func (p *own) Met(gen int, listeners []*FD) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := p.laneOf(gen)
-	if p.closed || l == nil || l.met {
+	err := p.open()
+	if err == nil && l == nil {
+		err = fmt.Errorf("generation %d has no place on %s", gen, p.Addr())
+	}
+	if err == nil {
+		err = p.fits(l, listeners)
+	}
+	if err != nil {
 		for _, fd := range listeners {
 			_ = fd.Close()
 		}
-		return p.open()
+		return err
 	}
 	l.met = true
-	if len(listeners) > 0 {
-		l.fd, l.more = listeners[0], listeners[1:]
+	for _, fd := range listeners {
+		if err := p.addTo(l, fd); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-func (p *ported) Pending(gen int, c *Census, limit time.Duration) Unsettled {
+// addTo gives a lane one more socket, which it takes, if it does not have it yet.
+func (p *own) addTo(l *lane, fd *FD) error {
+	id, err := PartID(fd)
+	for _, has := range l.fds() {
+		if has.Raw() < 0 || err != nil {
+			continue
+		}
+		var other string
+		if other, err = PartID(has); other == id {
+			return fd.Close()
+		}
+	}
+	switch {
+	case err != nil:
+		_ = fd.Close() // the first error is the one that tells
+	case l.fd.Raw() < 0:
+		l.fd = fd
+	default:
+		l.more = append(l.more, fd)
+	}
+	return err
+}
+
+// fits returns an error if sockets that share the address with the holder would not
+// be in one group with it: connections would go to them by rules of their own. The
+// caller holds mu.
+func (p *own) fits(l *lane, listeners []*FD) error {
+	if l.port != p.spec.port() {
+		return nil
+	}
+	for _, fd := range listeners {
+		e, err := inspect(fd.Raw())
+		if err != nil {
+			return err
+		}
+		if e.addr() != p.Addr() {
+			return fmt.Errorf("generation %d listens on %s, and the socket is %s: to the kernel these are two, and connections would go to the former, unsteered; write listen = %q",
+				l.gen, e.addr(), p.Addr(), e.addr())
+		}
+	}
+	return nil
+}
+
+func (p *own) Pending(gen int, c *Census, limit time.Duration) Unsettled {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := p.laneOf(gen)
@@ -153,8 +226,8 @@ func (p *ported) Pending(gen int, c *Census, limit time.Duration) Unsettled {
 		return Unsettled{}
 	}
 	u := l.pending(c, p.reach(l), limit)
-	if len(l.more) == 0 && l.fd.Raw() < 0 && c != nil {
-		// Without its sockets, what waits in a queue shows as connections of nobody.
+	if c != nil && !l.tells() {
+		// What waits in a queue shows as connections of nobody.
 		for conn := range c.to(p.reach(l)) {
 			if conn.inode == 0 && !conn.handshake() {
 				u.Queued++
@@ -164,7 +237,18 @@ func (p *ported) Pending(gen int, c *Census, limit time.Duration) Unsettled {
 	return u
 }
 
-func (p *ported) Forward(gen int) error {
+// tells reports whether the queues of all its sockets can be seen: we may have none,
+// and MPTCP does not show them.
+func (l *lane) tells() bool {
+	for _, fd := range l.fds() {
+		if queued, _, err := tcpQueue(fd.Raw()); err != nil || queued == Unknown {
+			return false
+		}
+	}
+	return true
+}
+
+func (p *own) Forward(gen int) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err := p.open(); err != nil {
@@ -181,8 +265,8 @@ func (p *ported) Forward(gen int) error {
 	return nil
 }
 
-// Leave also works after Close: the last one takes the firewall's table away.
-func (p *ported) Leave(gen int) error {
+// Leave also works after Close: the last one ends what is left outside.
+func (p *own) Leave(gen int) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := p.laneOf(gen)
@@ -194,7 +278,7 @@ func (p *ported) Leave(gen int) error {
 		if p.inUse() || p.left {
 			return nil
 		}
-		return p.table.Remove()
+		return p.way.end(false)
 	}
 	if err := p.turnAway(l); err != nil {
 		return err
@@ -208,11 +292,10 @@ func (p *ported) Leave(gen int) error {
 			return err
 		}
 	}
-	p.remove(l)
-	return nil
+	return p.forsake(l)
 }
 
-func (p *ported) Retire(ctx context.Context) error {
+func (p *own) Retire(ctx context.Context) error {
 	p.mu.Lock()
 	err := p.open()
 	if err == nil {
@@ -234,7 +317,7 @@ func (p *ported) Retire(ctx context.Context) error {
 }
 
 // busy reports whether anything waits for a generation or is about to.
-func (p *ported) busy() (bool, error) {
+func (p *own) busy() (bool, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err := p.open(); err != nil {
@@ -253,7 +336,7 @@ func (p *ported) busy() (bool, error) {
 	return false, nil
 }
 
-func (p *ported) Release() error {
+func (p *own) Release() error {
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()
@@ -270,9 +353,9 @@ func (p *ported) Release() error {
 	return errors.Join(errs...)
 }
 
-func (p *ported) Relays(ctx context.Context) { p.forwarder.wait(ctx) }
+func (p *own) Relays(ctx context.Context) { p.forwarder.wait(ctx) }
 
-func (p *ported) EachPart(do func(id string, fd *FD) error) error {
+func (p *own) EachPart(do func(id string, fd *FD) error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err := p.open(); err != nil {
@@ -288,7 +371,7 @@ func (p *ported) EachPart(do func(id string, fd *FD) error) error {
 
 // parts returns the descriptors that there are, the holder's first. The caller
 // holds mu.
-func (p *ported) parts() []*FD {
+func (p *own) parts() []*FD {
 	fds := []*FD{p.holder}
 	for _, l := range p.lanes {
 		fds = append(fds, l.fds()...)
@@ -296,13 +379,16 @@ func (p *ported) parts() []*FD {
 	return slices.DeleteFunc(fds, func(fd *FD) bool { return fd.Raw() < 0 })
 }
 
-func (p *ported) Snapshot() (Snapshot, error) {
+func (p *own) Snapshot() (Snapshot, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err := p.open(); err != nil {
 		return Snapshot{}, err
 	}
-	s := Snapshot{Spec: p.spec, Mode: Steered, Table: p.table.Name}
+	s := Snapshot{Spec: p.spec, Mode: Steered}
+	if f, ok := p.way.(*firewall); ok {
+		s.Table = f.table.Name
+	}
 	if p.target != nil {
 		s.Target = p.target.gen
 	}
@@ -311,9 +397,9 @@ func (p *ported) Snapshot() (Snapshot, error) {
 		if err != nil {
 			return s, err
 		}
-		for _, l := range p.lanes {
+		for i, l := range p.lanes {
 			if slices.Contains(l.fds(), fd) {
-				part.Generation = l.gen
+				part.Generation, part.Lane = l.gen, i+1
 			}
 		}
 		s.Parts = append(s.Parts, part)
@@ -322,19 +408,4 @@ func (p *ported) Snapshot() (Snapshot, error) {
 		s.Ports = append(s.Ports, OwnPort{l.gen, l.port})
 	}
 	return s, nil
-}
-
-// localPort returns the port that the socket raw, which is borrowed, is bound to.
-func localPort(raw int) uint16 {
-	sa, err := unix.Getsockname(raw)
-	if err != nil {
-		return 0
-	}
-	switch sa := sa.(type) {
-	case *unix.SockaddrInet4:
-		return uint16(sa.Port)
-	case *unix.SockaddrInet6:
-		return uint16(sa.Port)
-	}
-	return 0
 }

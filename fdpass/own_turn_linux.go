@@ -8,31 +8,18 @@ import (
 	"net/netip"
 	"slices"
 	"time"
-
-	"github.com/zddsupervisor/zddsupervisor/internal/redirect"
 )
-
-// route is what the firewall is to have. The caller holds mu.
-func (p *ported) route() (r redirect.Route) {
-	if p.target != nil {
-		r.To = p.target.port
-	}
-	if p.canary != nil && p.share > 0 {
-		r.Canary, r.Share = p.canary.port, p.share
-	}
-	return r
-}
 
 // turn changes where connections go. On an error nothing has changed. The caller
 // holds mu.
-func (p *ported) turn(target, canary *lane, share float64) error {
+func (p *own) turn(target, canary *lane, share float64) error {
 	oldTarget, oldCanary, oldShare := p.target, p.canary, p.share
 	p.target, p.canary, p.share = target, canary, share
-	if err := p.table.Set(p.route()); err != nil {
+	if err := p.way.set(p); err != nil {
 		p.target, p.canary, p.share = oldTarget, oldCanary, oldShare
 		return err
 	}
-	p.to.Store(uint32(p.route().To))
+	p.to.Store(p.targetPort())
 	for _, l := range p.lanes {
 		l.turned()
 		l.reached = l.reached || p.shareOf(l) > 0
@@ -43,8 +30,17 @@ func (p *ported) turn(target, canary *lane, share float64) error {
 	return nil
 }
 
+// targetPort returns the port that connections go to; 0 for the holder's. The caller
+// holds mu.
+func (p *own) targetPort() uint32 {
+	if p.target == nil {
+		return 0
+	}
+	return uint32(p.target.port)
+}
+
 // turnAway lets a lane have no share any more, if it has one. The caller holds mu.
-func (p *ported) turnAway(l *lane) error {
+func (p *own) turnAway(l *lane) error {
 	if l != p.canary {
 		return nil
 	}
@@ -52,7 +48,7 @@ func (p *ported) turnAway(l *lane) error {
 }
 
 // shareOf returns which part of new connections goes to a lane. The caller holds mu.
-func (p *ported) shareOf(l *lane) float64 {
+func (p *own) shareOf(l *lane) float64 {
 	switch l {
 	case p.canary:
 		return p.share
@@ -64,10 +60,10 @@ func (p *ported) shareOf(l *lane) float64 {
 
 // accepts returns the lane of a generation to which connections can be sent. The
 // caller holds mu.
-func (p *ported) accepts(gen int) (*lane, error) {
+func (p *own) accepts(gen int) (*lane, error) {
 	switch l := p.laneOf(gen); {
 	case l == nil:
-		return nil, fmt.Errorf("generation %d has no private port for %s", gen, p.Addr())
+		return nil, fmt.Errorf("generation %d has no place on %s", gen, p.Addr())
 	case l.forwards:
 		return nil, fmt.Errorf("generation %d was told to stop, and what comes to it on %s is passed on", gen, p.Addr())
 	default:
@@ -75,7 +71,7 @@ func (p *ported) accepts(gen int) (*lane, error) {
 	}
 }
 
-func (p *ported) Cutover(gen int) error {
+func (p *own) Cutover(gen int) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err := p.open(); err != nil {
@@ -94,22 +90,23 @@ func (p *ported) Cutover(gen int) error {
 	if p.target == l && p.canary == nil {
 		return nil
 	}
-	if err := p.verify(); err != nil {
+	if err := p.way.verify(p); err != nil {
 		return err
 	}
 	if err := p.turn(l, nil, 0); err != nil {
 		return err
 	}
 	// What waits in the queue of one that has ended goes where the others go now.
+	var errs []error
 	for _, left := range slices.Clone(p.lanes) {
 		if left.gen == 0 {
-			p.remove(left)
+			errs = append(errs, p.forsake(left))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
-func (p *ported) Share(gen int, share float64) error {
+func (p *own) Share(gen int, share float64) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err := p.open(); err != nil {
@@ -119,48 +116,25 @@ func (p *ported) Share(gen int, share float64) error {
 	if err != nil {
 		return err
 	}
-	if err := p.verify(); err != nil {
+	if err := p.way.verify(p); err != nil {
 		return err
 	}
 	return p.turn(p.target, l, share)
 }
 
-// verify returns an error if the firewall does not do what it is to do. The caller
-// holds mu.
-func (p *ported) verify() error {
-	has, err := p.table.Read()
-	switch want := p.route(); {
-	case errors.Is(err, redirect.ErrMissing):
-		return fmt.Errorf("%w: somebody has removed it, and connections wait until the supervisor has made it again, at the latest a second after that", err)
-	case err != nil:
-		return err
-	case has.To != want.To || has.Canary != want.Canary:
-		return fmt.Errorf("%w inet %s of the firewall: it sends connections to port %d, and the supervisor had sent them to %d; "+
-			"after \"nft delete table inet %[2]s\" the supervisor makes its own again", redirect.ErrForeign, p.table.Name, has.To, want.To)
-	}
-	return nil
-}
-
-func (p *ported) Revive(gen int) (bool, error) {
+func (p *own) Revive(gen int) (bool, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err := p.open(); err != nil {
 		return false, err
 	}
-	err := p.verify()
-	switch {
-	case err == nil:
-		p.found = ""
-	case errors.Is(err, redirect.ErrMissing):
-		if err := p.table.Set(p.route()); err != nil {
-			return false, err
-		}
+	repaired, err := p.way.repair(p)
+	if err != nil {
+		return false, err
+	}
+	if repaired {
 		p.repaired++
-		p.log.Error("somebody has removed the firewall's table: it is made again, and connections that have come meanwhile are passed on", "table", p.table.Name)
 		p.emptyHolder()
-	case err.Error() != p.found:
-		p.found = err.Error()
-		p.log.Error("somebody has changed what the firewall does with new connections; it is left as it is", "cause", err)
 	}
 	l := p.laneOf(gen)
 	if l == nil || !l.deaf() {
@@ -173,14 +147,17 @@ func (p *ported) Revive(gen int) (bool, error) {
 // deaf reports whether a process has called shutdown(2) on the lane's sockets.
 func (l *lane) deaf() bool {
 	for _, fd := range l.fds() {
-		if _, limit, err := tcpQueue(fd.Raw()); err == nil && limit == Unknown {
+		if fd.Raw() < 0 {
+			continue
+		}
+		if shut, err := isShutDown(fd.Raw()); err == nil && shut {
 			return true
 		}
 	}
 	return false
 }
 
-func (p *ported) Listening(gen int) error {
+func (p *own) Listening(gen int) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err := p.open(); err != nil {
@@ -192,32 +169,32 @@ func (p *ported) Listening(gen int) error {
 	return nil
 }
 
-// Dial connects to the private port itself, where nobody else can answer.
-func (p *ported) Dial(ctx context.Context, gen int) (net.Conn, error) {
+func (p *own) Dial(ctx context.Context, gen int) (net.Conn, error) {
 	p.mu.Lock()
 	err := p.open()
 	l := p.laneOf(gen)
 	p.mu.Unlock()
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case l == nil:
+		return nil, fmt.Errorf("generation %d has no place on %s", gen, p.Addr())
 	}
-	if l == nil {
-		return nil, fmt.Errorf("generation %d has no private port for %s", gen, p.Addr())
-	}
+	return p.way.dial(ctx, p, l)
+}
+
+// host returns where a socket on the address is reached from this machine.
+func (p *own) host() (netip.Addr, error) {
 	at, err := p.endpoint.addrPort()
-	if err != nil {
-		return nil, err
+	if err != nil || !at.Addr().IsUnspecified() {
+		return at.Addr(), err
 	}
-	ip := at.Addr()
-	if ip.IsUnspecified() {
-		ip = loopback(p.endpoint.network)
-	}
-	return dialer().DialContext(ctx, "tcp", netip.AddrPortFrom(ip, l.port).String())
+	return loopback(p.endpoint.network), nil
 }
 
 // emptyHolder begins to pass on what waits in the holder, as connections go
 // elsewhere now. The caller holds mu.
-func (p *ported) emptyHolder() {
+func (p *own) emptyHolder() {
 	raw := p.holder.Raw() // stays open for as long as that: who closes it waits
 	p.passing.Add(1)
 	go func() {
@@ -228,7 +205,7 @@ func (p *ported) emptyHolder() {
 
 // passOn passes on what waits in the holder, whose descriptor is borrowed, until
 // nothing comes there for a while.
-func (p *ported) passOn(raw int) {
+func (p *own) passOn(raw int) {
 	look := time.NewTicker(leaveInterval)
 	defer look.Stop()
 	end := time.NewTimer(p.forwarder.patience)
