@@ -18,8 +18,13 @@ import (
 // SO_REUSEPORT: its sockets join the holder's group, in which the program says who
 // gets connections. The holder is the first of it and never leaves, and those of
 // the lanes follow in their order, as many as each has.
+//
+// A holder that was lost with its supervisor is opened again, and is the second then:
+// after the one socket of the generation that serves. It stays that while there is a
+// lane before it, since who leaves is replaced by the last.
 type group struct {
 	dialing []*probeConn
+	second  bool // the holder is
 }
 
 // openByReusePort opens the socket of a spec with PassReusePort anew. owner is the
@@ -29,13 +34,16 @@ func openByReusePort(s Spec, owner int, log *slog.Logger) (_ *own, err error) {
 	if err != nil {
 		return nil, err
 	}
+	defer closeOnError(fd, &err)
+	if err := (steering{}).attach(fd.Raw()); err != nil {
+		return nil, err
+	}
 	return newOwn(s, fd, e, &group{}, log), nil
 }
 
 // openGroup returns a socket that listens on the address and is the first of its
 // group, which the caller owns.
 func openGroup(s Spec, owner int, log *slog.Logger) (_ *FD, e endpoint, err error) {
-	s.NonBlocking = true
 	// Bound without SO_REUSEPORT at first, so that the address is free of others.
 	first, err := s.bindInet(log)
 	if err != nil {
@@ -52,7 +60,13 @@ func openGroup(s Spec, owner int, log *slog.Logger) (_ *FD, e endpoint, err erro
 	if err != nil {
 		return nil, e, err
 	}
-	t := target{addr, s.v6only()}
+	return joinGroup(s, target{addr, s.v6only()}, owner)
+}
+
+// joinGroup returns a socket of a user that listens on an address with SO_REUSEPORT,
+// which the caller owns. New connections do not go to it unless it is alone.
+func joinGroup(s Spec, t target, owner int) (_ *FD, e endpoint, err error) {
+	s.NonBlocking = true
 	sa, family, err := t.sockaddr()
 	if err != nil {
 		return nil, e, err
@@ -74,9 +88,6 @@ func openGroup(s Spec, owner int, log *slog.Logger) (_ *FD, e endpoint, err erro
 	if err := unix.Bind(fd.Raw(), sa); err != nil {
 		return nil, e, os.NewSyscallError("bind", err)
 	}
-	if err := (steering{}).attach(fd.Raw()); err != nil {
-		return nil, e, err
-	}
 	if err := s.listen(fd.Raw()); err != nil {
 		return nil, e, err
 	}
@@ -84,10 +95,36 @@ func openGroup(s Spec, owner int, log *slog.Logger) (_ *FD, e endpoint, err erro
 	return fd, e, err
 }
 
+// joinAgain opens a holder beside the socket of a lane, which is the only one of its
+// group. The caller owns it.
+func joinAgain(s Spec, l *lane) (_ *FD, e endpoint, err error) {
+	if err := (steering{}).attach(l.fd.Raw()); err != nil {
+		return nil, e, err
+	}
+	if e, err = inspect(l.fd.Raw()); err != nil {
+		return nil, e, err
+	}
+	addr, err := e.addrPort()
+	if err != nil {
+		return nil, e, err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(l.fd.Raw(), &st); err != nil {
+		return nil, e, os.NewSyscallError("fstat", err)
+	}
+	return joinGroup(s, target{addr, e.network == TCP6}, int(st.Uid))
+}
+
 // places returns the first place of a lane in the group, and how many it has. A
 // lane without sockets, and nil, have the holder's.
 func (g *group) places(p *own, l *lane) (first, n int) {
-	if l == nil || l.fd.Raw() < 0 {
+	second := g.second && len(p.lanes) > 0
+	switch {
+	case (l == nil || l.fd.Raw() < 0) && second:
+		return 1, 1
+	case l == nil || l.fd.Raw() < 0:
+		return 0, 1
+	case second && l == p.lanes[0]:
 		return 0, 1
 	}
 	first = 1
@@ -141,9 +178,13 @@ func (g *group) port(p *own) (uint16, error) {
 
 // leaving lets connections wait in the holder while places change: where one
 // leaves, the last takes its place, and which that is of several is not known.
-func (g *group) leaving(p *own) error { return steering{}.attach(p.holder.Raw()) }
+func (g *group) leaving(p *own) error {
+	place, _ := g.places(p, nil)
+	return steering{to: place}.attach(p.holder.Raw())
+}
 
 func (g *group) left(p *own) error {
+	g.second = g.second && len(p.lanes) > 0 && p.lanes[0].sockets() > 0
 	err := g.set(p)
 	if p.target != nil {
 		p.emptyHolder()

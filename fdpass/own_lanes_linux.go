@@ -205,6 +205,9 @@ func (p *own) fits(l *lane, listeners []*FD) error {
 	if l.port != p.spec.port() {
 		return nil
 	}
+	if g, ok := p.way.(*group); ok && g.second && len(listeners) > 1 {
+		return fmt.Errorf("generation %d listens with %d sockets, and the supervisor has lost its place in their group when it was killed: restart the service once", l.gen, len(listeners))
+	}
 	for _, fd := range listeners {
 		e, err := inspect(fd.Raw())
 		if err != nil {

@@ -3,6 +3,7 @@ package fdpass
 import (
 	"fmt"
 	"log/slog"
+	"slices"
 )
 
 // restoreOwn makes a socket of its snapshot. A holder that is lost is opened again:
@@ -11,6 +12,7 @@ func restoreOwn(s Snapshot, find func(Part) *FD, log *slog.Logger) (_ *own, err 
 	var holder *FD
 	var e endpoint
 	var lanes []*lane
+	again := &group{}
 	defer func() {
 		if err != nil {
 			for _, l := range lanes {
@@ -44,15 +46,22 @@ func restoreOwn(s Snapshot, find func(Part) *FD, log *slog.Logger) (_ *own, err 
 	}
 	if holder == nil {
 		log.Warn("the supervisor's own socket on the address is lost, and with it the connections that waited there; it is opened again", "socket", s.Spec.FDName())
+		open := openHolder
 		if s.Spec.Pass == PassReusePort {
-			// Its place in the group was the first; where another one comes now is last.
-			return nil, fmt.Errorf("the first socket of the group: %w", ErrLost)
+			open = func(s Spec, _ *slog.Logger) (*FD, endpoint, error) {
+				lanes = slices.DeleteFunc(lanes, func(l *lane) bool { return l.fd.Raw() < 0 })
+				if len(lanes) != 1 || lanes[0].sockets() != 1 {
+					return nil, endpoint{}, fmt.Errorf("%d generations have sockets in its group, and where one comes to stand there is not known: %w", len(lanes), ErrLost)
+				}
+				again.second = true
+				return joinAgain(s, lanes[0])
+			}
 		}
-		if holder, e, err = openHolder(s.Spec, log); err != nil {
+		if holder, e, err = open(s.Spec, log); err != nil {
 			return nil, err
 		}
 	}
-	var w way = &group{}
+	var w way = again
 	if s.Spec.Pass == PassPort {
 		f, err := newFirewall(s.Spec, e, "")
 		if err != nil {
