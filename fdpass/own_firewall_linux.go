@@ -183,6 +183,8 @@ func (f *firewall) port(p *own) (uint16, error) {
 	return 0, errFull
 }
 
+func (f *firewall) joined(*own, *lane) error { return nil }
+
 func (f *firewall) leaving(*own) error { return nil }
 
 func (f *firewall) left(*own) error { return nil }

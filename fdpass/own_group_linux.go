@@ -3,6 +3,7 @@ package fdpass
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -166,7 +167,7 @@ func (g *group) verify(*own) error { return nil }
 func (g *group) repair(*own) (bool, error) { return false, nil }
 
 func (g *group) port(p *own) (uint16, error) {
-	if len(p.lanes) == MaxSeats {
+	if len(p.lanes) > MaxSeats { // one more than that may be one that was forsaken
 		return 0, errFull
 	}
 	if len(p.lanes) > 0 && !p.lanes[len(p.lanes)-1].met {
@@ -174,6 +175,24 @@ func (g *group) port(p *own) (uint16, error) {
 	}
 	at, err := p.endpoint.addrPort()
 	return at.Port(), err
+}
+
+// joined takes the sockets of a forsaken lane out of the group, and the new ones, which
+// are the last and get nothing yet, take their places: all others stay where they are,
+// so that no connection finds a place that is not what the program means. Where the
+// numbers differ it is left for when its place is needed.
+func (g *group) joined(p *own, l *lane) error {
+	i := slices.IndexFunc(p.lanes, func(old *lane) bool { return old.gen == 0 && old.forwards && old != p.target && old != p.canary })
+	last := len(p.lanes) - 1
+	if i < 0 || p.lanes[last] != l || l.sockets() != p.lanes[i].sockets() || l == p.target || l == p.canary {
+		return g.set(p)
+	}
+	forsaken := p.lanes[i]
+	p.countDropped(forsaken)
+	forsaken.shutdown()
+	p.lanes[i] = l
+	p.lanes = p.lanes[:last]
+	return errors.Join(g.set(p), forsaken.close())
 }
 
 // leaving lets connections wait in the holder while places change: where one

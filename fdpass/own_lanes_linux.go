@@ -76,14 +76,20 @@ func (p *own) forsake(l *lane) error {
 	return nil
 }
 
-// remove takes a lane away that connections do not go to. What waits there goes to
-// the generation that they do go to. The caller holds mu.
-func (p *own) remove(l *lane) error {
+// countDropped keeps what the sockets of a lane that goes have dropped. The caller
+// holds mu.
+func (p *own) countDropped(l *lane) {
 	for _, fd := range l.fds() {
 		if own, err := p.endpoint.stats(fd.Raw()); err == nil {
 			p.dropped = sum(p.dropped, own.Dropped)
 		}
 	}
+}
+
+// remove takes a lane away that connections do not go to. What waits there goes to
+// the generation that they do go to. The caller holds mu.
+func (p *own) remove(l *lane) error {
+	p.countDropped(l)
 	at := p.endpoint
 	at.address = p.reach(l).addr.String()
 	l.passOn(p.forwarder, at)
@@ -172,7 +178,7 @@ func (p *own) Met(gen int, listeners []*FD) error {
 			return err
 		}
 	}
-	return nil
+	return p.way.joined(p, l)
 }
 
 // addTo gives a lane one more socket, which it takes, if it does not have it yet.

@@ -56,6 +56,8 @@ type way interface {
 	// port returns where a generation that joins is to listen. The error wraps errFull
 	// where a lane has to be given up first.
 	port(p *own) (uint16, error)
+	// joined is called when the sockets of a lane were found, which is the last.
+	joined(p *own, l *lane) error
 	// leaving is called before the sockets of a lane without a share are closed, and
 	// left after that.
 	leaving(p *own) error
