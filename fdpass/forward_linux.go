@@ -16,9 +16,12 @@ import (
 // A forwarder passes stragglers on: connections that were accepted in the stead
 // of a generation that does not do it any more. Each is relayed, byte for byte,
 // over a new connection to the address that its client asked for, where another
-// generation accepts by then. To that one they come from this machine.
+// generation accepts by then, or to one that leads there. To that one they come from this machine.
 type forwarder struct {
-	log  *slog.Logger
+	log *slog.Logger
+	// address says where a straggler goes that has come to local. It may be called at any time.
+	address func(local net.Addr) string
+
 	done atomic.Int64 // connections that were passed on
 	lost atomic.Int64 // connections that could not be
 
@@ -32,7 +35,7 @@ type forwarder struct {
 }
 
 func newForwarder(log *slog.Logger) *forwarder {
-	f := &forwarder{log: log, patience: leaveLimit, conns: make(map[*net.TCPConn]bool)}
+	f := &forwarder{log: log, address: net.Addr.String, patience: leaveLimit, conns: make(map[*net.TCPConn]bool)}
 	f.open, f.end = context.WithCancel(context.Background())
 	return f
 }
@@ -109,7 +112,7 @@ func (f *forwarder) relay(client *net.TCPConn) error {
 	if err := f.hold(client); err != nil {
 		return err
 	}
-	c, err := dialer().DialContext(f.open, "tcp", client.LocalAddr().String())
+	c, err := dialer().DialContext(f.open, "tcp", f.address(client.LocalAddr()))
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,9 @@ import (
 )
 
 func restore(s Snapshot, find func(Part) *FD, log *slog.Logger) (_ Socket, err error) {
+	if !s.Spec.Inherited() {
+		return restoreOwn(s, find, log)
+	}
 	var seats []*seat
 	defer func() {
 		if err != nil {

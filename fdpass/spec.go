@@ -21,11 +21,19 @@ const (
 // A Pass says how a socket comes to the service.
 type Pass string
 
-// PassFD is for a service that takes a descriptor that it inherits.
-const PassFD Pass = "fd"
+const (
+	// PassFD is for a service that takes a descriptor that it inherits.
+	PassFD Pass = "fd"
+	// PassPort is for a service that is told a port: each generation gets one of its
+	// own, and the firewall redirects the public one.
+	PassPort Pass = "port"
+	// PassReusePort is for a service that listens on the address itself, with
+	// SO_REUSEPORT.
+	PassReusePort Pass = "reuseport"
+)
 
 // passes is every Pass, the default first.
-func passes() []Pass { return []Pass{PassFD} }
+func passes() []Pass { return []Pass{PassFD, PassPort, PassReusePort} }
 
 // The networks of a Spec.
 const (
@@ -82,6 +90,10 @@ type Spec struct {
 	// Pass says how the socket comes to the service; empty stands for PassFD.
 	// Option "pass".
 	Pass Pass
+
+	// Ports are the private ports that generations get in turn, with PassPort:
+	// "18081-18082", or "18081,18083". Two at least. Option "ports".
+	Ports string
 
 	// Protocol says what is spoken on the socket's connections: HTTP1, or empty for
 	// what nobody needs to know. Option "protocol".
@@ -203,6 +215,17 @@ func (s Spec) Key() string {
 // systemd socket is known only once it is there: it is true if it asks for it
 // in so many words.
 func (s Spec) Steerable() bool { return s.mode() == Steered }
+
+// Inherited reports whether the service gets a descriptor of the socket.
+func (s Spec) Inherited() bool { return s.pass() == PassFD }
+
+// pass returns how the socket comes to the service, never "".
+func (s Spec) pass() Pass {
+	if s.Pass == "" {
+		return PassFD
+	}
+	return s.Pass
+}
 
 // mode returns the mode that the spec asks for, never "".
 func (s Spec) mode() Mode {

@@ -15,7 +15,10 @@ type steering struct {
 	to     int     // where connections go
 	canary int     // where some of them go instead
 	share  float64 // how many, of 1; 0 means none
-	probes []probe // whose connection has a place of its own
+	// among and canaryAmong are how many sockets from there on share them, each by
+	// chance; 0 means one.
+	among, canaryAmong int
+	probes             []probe // whose connection has a place of its own
 }
 
 // A probe is one connection, which a packet can be told to belong to.
@@ -43,15 +46,29 @@ func (s steering) program() []unix.SockFilter {
 		p = append(p, probe.program()...)
 	}
 	if s.share >= 1 {
-		return append(p, give(s.canary))
+		return append(p, giveOne(s.canary, s.canaryAmong)...)
 	}
 	if s.share > 0 {
+		canary := giveOne(s.canary, s.canaryAmong)
 		p = append(p,
 			load(unix.BPF_W, randomOff),
-			unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K, K: threshold(s.share), Jt: 1},
-			give(s.canary))
+			unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K, K: threshold(s.share), Jt: uint8(len(canary))})
+		p = append(p, canary...)
 	}
-	return append(p, give(s.to))
+	return append(p, giveOne(s.to, s.among)...)
+}
+
+// giveOne gives a connection to one of several sockets in a row, by chance.
+func giveOne(first, among int) []unix.SockFilter {
+	if among <= 1 {
+		return []unix.SockFilter{give(first)}
+	}
+	return []unix.SockFilter{
+		load(unix.BPF_W, randomOff),
+		{Code: unix.BPF_ALU | unix.BPF_MOD | unix.BPF_K, K: uint32(among)},
+		{Code: unix.BPF_ALU | unix.BPF_ADD | unix.BPF_K, K: uint32(first)},
+		{Code: unix.BPF_RET | unix.BPF_A},
+	}
 }
 
 // threshold is what a random number of 32 bits is below in share of all cases,

@@ -53,6 +53,9 @@ type Options struct {
 	// Good returns the releases to which a rollback may go from one, the best first. It must not block. nil knows of none.
 	Good func(from string) []string
 
+	// Name is the service's, see fdpass.OpenOptions.
+	Name string
+
 	// Handoffs and Number are those of the newest handoff and the newest generation that there have been, as far as is known:
 	// numbers go on from there, or from Saved's if those are higher.
 	Handoffs, Number int

@@ -27,6 +27,13 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	if change := os.Getenv(firewallEnv); change != "" {
+		if err := changeFirewall(change, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, "firewall:", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	os.Exit(run(m))
 }
 

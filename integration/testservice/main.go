@@ -31,6 +31,8 @@ type options struct {
 	acceptDelay time.Duration
 	acceptOnly  string
 	bind        string
+	reusePort   bool
+	ownSockets  int
 	log         string
 	healthFile  string
 	serveAfter  time.Duration
@@ -86,6 +88,8 @@ func parse() options {
 	flag.DurationVar(&o.acceptDelay, "accept-delay", 0, "pause before each accept (finish only)")
 	flag.StringVar(&o.acceptOnly, "accept-only", "", "ignore all sockets but the one of this `name`")
 	flag.StringVar(&o.bind, "bind", "", "ignore the passed sockets and listen on this TCP `address`")
+	flag.BoolVar(&o.reusePort, "reuseport", false, "set SO_REUSEPORT before (bind only)")
+	flag.IntVar(&o.ownSockets, "reuseport-sockets", 1, "listen with this many sockets on the address (bind only)")
 	flag.StringVar(&o.log, "log", "", "write a line for each connection and each request to this `file`")
 	flag.StringVar(&o.healthFile, "health-file", "", "answer /health with the status that this `file` holds, if it is there")
 	flag.DurationVar(&o.serveAfter, "serve-after", 0, "accept only after this time (http only)")

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -23,15 +25,7 @@ type socket struct {
 // open returns the sockets to serve.
 func open(o options) ([]socket, error) {
 	if o.bind != "" {
-		l, err := net.Listen("tcp", o.bind)
-		if err != nil {
-			return nil, err
-		}
-		f, err := l.(*net.TCPListener).File()
-		if err != nil {
-			return nil, err
-		}
-		return []socket{{"own", f}}, l.Close()
+		return listen(o)
 	}
 	passed, err := inherited()
 	if err != nil {
@@ -44,6 +38,33 @@ func open(o options) ([]socket, error) {
 		}
 	}
 	return wanted, nil
+}
+
+// listen opens sockets on the address of -bind.
+func listen(o options) (all []socket, err error) {
+	var c net.ListenConfig
+	if o.reusePort {
+		c.SetMultipathTCP(false)
+		c.Control = func(_, _ string, raw syscall.RawConn) (err error) {
+			controlErr := raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1) })
+			return errors.Join(controlErr, err)
+		}
+	}
+	for range o.ownSockets {
+		l, err := c.Listen(context.Background(), "tcp", o.bind)
+		if err != nil {
+			return nil, err
+		}
+		f, err := l.(*net.TCPListener).File()
+		if err != nil {
+			return nil, err
+		}
+		if err := l.Close(); err != nil {
+			return nil, err
+		}
+		all = append(all, socket{"own", f})
+	}
+	return all, nil
 }
 
 // inherited takes the passed sockets as sd_listen_fds_with_names(3) does, and is as strict.

@@ -1,0 +1,52 @@
+package standalone
+
+import (
+	"testing"
+	"time"
+
+	"github.com/zddsupervisor/zddsupervisor/internal/load"
+)
+
+// What others buy by holding SYN packets while listeners change, by the kernel's own counters: through handoffs at thousands of
+// connections a second no SYN is sent again, no listener drops anything, and nothing is reset.
+func TestNoPacketIsLost(t *testing.T) {
+	handoffs, rate := 100, 4000.0
+	if testing.Short() {
+		handoffs = 10
+	}
+	if racing {
+		rate = 400
+	}
+	for name, service := range map[string]func(string) configuration{
+		"port":      func(v string) configuration { return byPort(v) },
+		"reuseport": func(v string) configuration { return byReusePort(v) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlace(t).start(service("v0"))
+			client := p.load(p.wire.A, load.Config{Address: "127.0.0.1:" + publicPort, Workers: 64, Rate: rate, MaxRequests: 10_000_000, Duration: 10 * time.Minute})
+			client.version("v0")
+			counters := func() map[string]int {
+				netstat, snmp := p.run(p.wire.A, "cat", "/proc/net/netstat"), p.run(p.wire.A, "cat", "/proc/net/snmp")
+				c := map[string]int{"OutRsts": counter(t, snmp, "Tcp", "OutRsts"), "EstabResets": counter(t, snmp, "Tcp", "EstabResets"), "RetransSegs": counter(t, snmp, "Tcp", "RetransSegs")}
+				for _, name := range []string{"TCPSynRetrans", "ListenDrops", "ListenOverflows", "TCPAbortOnClose", "TCPAbortOnData", "TCPReqQFullDrop"} {
+					c[name] = counter(t, netstat, "TcpExt", name)
+				}
+				return c
+			}
+			before := counters()
+			intervals := p.handoffs(handoffs, service, client)
+			after := counters()
+			result := client.stop()
+			verdict := result.Judge(intervals)
+			t.Logf("%s\n%s", describeLoad(result), verdict)
+			if verdict.Verdict != load.Clean {
+				t.Errorf("%s", verdict)
+			}
+			for name, n := range after {
+				if n -= before[name]; n != 0 {
+					t.Errorf("%s: %d", name, n)
+				}
+			}
+		})
+	}
+}
