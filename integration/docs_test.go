@@ -19,7 +19,7 @@ func TestServicesPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	configs := map[string]string{"a container": services.ContainerConfig}
-	for _, service := range append(services.All(), services.Caddy(), services.Unbound()) {
+	for _, service := range append(services.All(), services.Caddy(), services.Dovecot(), services.Unbound()) {
 		configs[service.Name] = service.Config
 		if !strings.Contains(string(page), "\n### "+service.Name+"\n") {
 			t.Errorf("docs/services.md has no recipe by the name of %s", service.Name)

@@ -31,7 +31,7 @@ func Trixie() Recipe {
 	return Recipe{Suite: "trixie", Systemd: 257, Base: base(), Extra: []string{
 		"gunicorn", "uvicorn", "haproxy", "prometheus-node-exporter", "nodejs", "nginx", "libserver-starter-perl",
 		"puma", "python3-hypercorn", "daphne", "lighttpd", "uwsgi-core", "uwsgi-plugin-python3", "php-fpm", "node-express", "starlet",
-		"openssh-server", "dovecot-imapd", "unbound", "podman",
+		"openssh-server", "unbound", "podman",
 	}}
 }
 

@@ -27,9 +27,9 @@ userdb static {
 }
 `
 
-// dovecot takes its sockets by LISTEN_FDS, where a listener has the same address, and says READY=1. Two versions cannot have the same base_dir, so
-// each gets a configuration of its own.
-func dovecot() Service {
+// Dovecot takes its sockets by LISTEN_FDS, where a listener has the same address, and says READY=1. Two versions cannot have the same base_dir, so
+// each gets a configuration of its own. It is not one of All: the test machines do not have it.
+func Dovecot() Service {
 	return Service{
 		Name:  "dovecot",
 		Files: map[string]string{"/etc/dovecot/hello.conf": dovecotConfig},

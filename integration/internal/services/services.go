@@ -59,6 +59,6 @@ func (s Service) Configuration(mode fdpass.Mode, carry bool) string {
 func All() []Service {
 	return []Service{
 		gunicorn(), gunicornThreads(), puma(), nginx(), uvicorn(), haproxy(), nodeExporter(), node(),
-		hypercorn(), daphne(), lighttpd(), uwsgi(), phpFPM(), express(), starlet(), goSystemd(), sshd(), dovecot(),
+		hypercorn(), daphne(), lighttpd(), uwsgi(), phpFPM(), express(), starlet(), goSystemd(), sshd(),
 	}
 }
