@@ -288,6 +288,18 @@ func (sh *shared) removeFile() error {
 	return sh.file.remove()
 }
 
+func (sh *shared) PutBack() error {
+	return sh.use(func(int) error {
+		if sh.file == nil {
+			return nil
+		}
+		if _, _, err := identify(sh.file.path); err != unix.ENOENT {
+			return nil
+		}
+		return sh.file.restore()
+	})
+}
+
 // cookie returns the kernel's number of the socket, the same for each of its
 // descriptors, see SO_COOKIE in socket(7).
 func cookie(raw int) (uint64, error) {

@@ -21,11 +21,16 @@ const (
 // A Pass says how a socket comes to the service.
 type Pass string
 
-// PassFD is for a service that takes a descriptor that it inherits.
-const PassFD Pass = "fd"
+const (
+	// PassFD is for a service that takes a descriptor that it inherits.
+	PassFD Pass = "fd"
+	// PassAdopt is for a service that knows nothing of passed sockets: it binds its
+	// usual address, and gets the supervisor's socket there. See Bound.Means.
+	PassAdopt Pass = "adopt"
+)
 
 // passes is every Pass, the default first.
-func passes() []Pass { return []Pass{PassFD} }
+func passes() []Pass { return []Pass{PassFD, PassAdopt} }
 
 // The networks of a Spec.
 const (
@@ -198,6 +203,10 @@ func (s Spec) Key() string {
 		return s.Network + " " + s.Address
 	}
 }
+
+// Inherited reports whether the service has the socket from its start on, as a
+// descriptor that is announced to it.
+func (s Spec) Inherited() bool { return s.Pass == "" || s.Pass == PassFD }
 
 // Steerable reports whether the spec asks for a socket in steered mode. That of a
 // systemd socket is known only once it is there: it is true if it asks for it

@@ -78,7 +78,7 @@ func TestParseSpecErrors(t *testing.T) {
 		{"tcp://:80?bcklog=5", "bcklog", `unknown option "bcklog" (did you mean "backlog"?)`},
 		{"tcp://:80?perm=660", "perm", `unknown option "perm" (did you mean "permissions"?)`},
 		{"tcp://:80?zzzzzz=5", "zzzzzz", `unknown option "zzzzzz"; there are name, mode, pass, protocol, overlap, backlog, owner, group, permissions, v6only, freebind, reuseport, transparent, rcvbuf, sndbuf, mark, device, defer-accept, fastopen, nonblocking`},
-		{"tcp://:80?pass=file", "pass", `option "pass": "file" is not a way to pass a socket; it is one of fd`},
+		{"tcp://:80?pass=file", "pass", `option "pass": "file" is not a way to pass a socket; it is one of fd, adopt`},
 		{"tcp://:80?backlog=5&backlog=6", "backlog", `option "backlog" is given twice`},
 		{"a=tcp://:80?name=b", "name", `option "name" is given twice`},
 		{"tcp://:80?", "", `there is an empty option after '?' or '&'`},
