@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"slices"
 
 	"github.com/zddsupervisor/zddsupervisor/fdpass"
 )
@@ -60,6 +61,17 @@ func (p *Process) Bound(ctx context.Context) error {
 	case <-ctx.Done():
 		return p.lender.missing(context.Cause(ctx))
 	}
+}
+
+// Took reports whether the process has got the socket, which it was offered. After a Lend it is so
+// for what was offered as taken.
+func (p *Process) Took(b fdpass.Bound) bool {
+	if p.lender == nil {
+		return false
+	}
+	p.lender.mu.Lock()
+	defer p.lender.mu.Unlock()
+	return slices.ContainsFunc(p.lender.offers, func(o *lent) bool { return o.Bound.Socket == b.Socket && o.Taken })
 }
 
 // Unbound returns what is missing, as Bound would; nil if nothing is. It does not block.

@@ -201,7 +201,7 @@ func RemoveFile(s Snapshot) error {
 // has it: it leaves its group, and what waits in it is reset.
 func Discard(fd *FD) error {
 	err := unix.Shutdown(fd.Raw(), unix.SHUT_RDWR)
-	if err == unix.ENOTCONN { // a datagram socket
+	if err == unix.ENOTCONN || err == unix.ENOTSOCK { // a datagram socket, or what is none at all
 		err = nil
 	}
 	return errors.Join(os.NewSyscallError("shutdown", err), fd.Close())

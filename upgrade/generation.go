@@ -82,9 +82,9 @@ type generation struct {
 	left       *fdpass.FD // its notify socket, for the other supervisor
 }
 
-// start starts the generation's process. It blocks until the service was executed or could not be; then nothing is
+// start starts the generation's process with the sockets that it is given. It blocks until the service was executed or could not be; then nothing is
 // left of it.
-func (g *generation) start(ctx context.Context, o Options, keep *keeper, prepared *Prepared, sockets []child.NamedFD) (err error) {
+func (g *generation) start(ctx context.Context, o Options, keep *keeper, prepared *Prepared, given lot) (err error) {
 	// Somebody may have removed it, with the control socket in it; the service must come up all the same.
 	if err := os.MkdirAll(o.RuntimeDirectory, 0o755); err != nil {
 		return fmt.Errorf("make the runtime directory: %w", err)
@@ -100,7 +100,8 @@ func (g *generation) start(ctx context.Context, o Options, keep *keeper, prepare
 	}()
 	keep.addReceiver(g)
 	cmd := prepared.Command
-	cmd.Sockets = sockets
+	cmd.Sockets, cmd.Offers = given.inherited, given.offers
+	cmd.Log = keep.log.With("generation", g.number)
 	cmd.Notify = g.receiver.Path()
 	g.waiter = prepared.Ready(g.notified, &Target{g.bound, g.number})
 	if err = g.waiter.Prepare(&cmd); err != nil {
@@ -318,6 +319,8 @@ func (g *generation) earlyExit() string {
 		return text
 	case exit.Code == 0:
 		return text + "; its main process has to stay in the foreground (no daemonizing, and a shell has to exec it)"
+	case g.unbound() != nil:
+		return text + "; its output, in the supervisor's log, says why; " + g.unbound().Error()
 	case len(g.bound) > 0:
 		return text + "; its output, in the supervisor's log, says why (if that is an address in use, let it take descriptor 3 instead of binding)"
 	}

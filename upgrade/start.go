@@ -32,14 +32,10 @@ func (s *Supervisor) start(ctx context.Context, h *handoff, st *step) work {
 		number: number, release: prepared.Release, bound: bound, plan: h.plan, role: RoleNew,
 		notified: make(chan struct{}), told: make(chan struct{}), parted: make(chan struct{}),
 	}
-	older := s.ending()
+	older, alone := s.ending(), s.exclusive(bound)
 	return func() (func(), error) {
-		var seats []child.NamedFD
-		defer func() {
-			for _, seat := range seats {
-				seat.FD.Close()
-			}
-		}()
+		var given lot
+		defer given.close()
 		if stopped != nil {
 			if err := awaitGone(ctx, stopped); err != nil {
 				return nil, err
@@ -48,7 +44,7 @@ func (s *Supervisor) start(ctx context.Context, h *handoff, st *step) work {
 		for _, old := range older {
 			s.makeRoom(ctx, old, bound)
 		}
-		for _, b := range bound {
+		for i, b := range bound {
 			from := heirOf
 			if fresh[b.Socket] { // nobody has crashed on it
 				from = 0
@@ -57,7 +53,7 @@ func (s *Supervisor) start(ctx context.Context, h *handoff, st *step) work {
 			if err != nil {
 				return nil, fmt.Errorf("socket %s: %w", b.Spec.FDName(), err)
 			}
-			seats = append(seats, child.NamedFD{Name: b.Spec.FDName(), FD: fd, Address: b.Socket.Addr()})
+			given.add(b, fd, alone[i])
 			var st unix.Stat_t
 			if err := unix.Fstat(fd.Raw(), &st); err != nil {
 				return nil, os.NewSyscallError("fstat", err)
@@ -65,7 +61,7 @@ func (s *Supervisor) start(ctx context.Context, h *handoff, st *step) work {
 			g.inodes = append(g.inodes, st.Ino)
 		}
 		s.keeper.add(bound)
-		if err := g.start(ctx, s.opts, &s.keeper, prepared, seats); err != nil {
+		if err := g.start(ctx, s.opts, &s.keeper, prepared, given); err != nil {
 			return nil, err
 		}
 		return func() { s.adopt(h, g) }, nil
@@ -142,12 +138,15 @@ func (s *Supervisor) warm(parent context.Context, h *handoff, st *step) work {
 		if errors.As(err, &late) {
 			late.Waited = limit.granted() // and not how late a busy machine has noticed
 		}
-		if errors.As(err, &exited) {
+		switch {
+		case errors.As(err, &exited):
 			err = errors.New(g.earlyExit())
-		} else if err != nil {
-			err = fmt.Errorf("generation %d: %w", g.number, err)
-		} else {
-			err = s.holdsItsSockets(ctx, g)
+		case err != nil:
+			err = g.withUnbound(fmt.Errorf("generation %d: %w", g.number, err))
+		default:
+			if err = g.awaitBound(ctx, limit); err == nil {
+				err = s.holdsItsSockets(ctx, g)
+			}
 		}
 		return func() { g.ready = time.Now() }, err
 	}
