@@ -23,13 +23,23 @@ type socket struct {
 // open returns the sockets to serve.
 func open(o options) ([]socket, error) {
 	if o.bind != "" {
-		l, err := net.Listen("tcp", o.bind)
+		network, address := "tcp", o.bind
+		if path, ok := strings.CutPrefix(o.bind, "unix:"); ok {
+			if o.unlinkSockets { // what an earlier one has left, as such services do
+				_ = os.Remove(path)
+			}
+			network, address = "unix", path
+		}
+		l, err := net.Listen(network, address)
 		if err != nil {
 			return nil, err
 		}
-		f, err := l.(*net.TCPListener).File()
+		f, err := l.(interface{ File() (*os.File, error) }).File()
 		if err != nil {
 			return nil, err
+		}
+		if u, ok := l.(*net.UnixListener); ok {
+			u.SetUnlinkOnClose(false)
 		}
 		return []socket{{"own", f}}, l.Close()
 	}
