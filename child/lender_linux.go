@@ -161,7 +161,7 @@ func (l *lender) next(listener int) {
 }
 
 // whyUnseen is what is most often behind it.
-const whyUnseen = "the supervisor needs the right to trace the service (CAP_SYS_PTRACE if it runs as another user, and kernel.yama.ptrace_scope below 3)"
+const whyUnseen = "the supervisor needs the right to trace the service (CAP_SYS_PTRACE if it runs as another user, and kernel.yama.ptrace_scope below 2)"
 
 // errNotWaiting is a call that waits no more for an answer.
 var errNotWaiting = errors.New("the call does not wait any more")
@@ -316,7 +316,7 @@ func (l *lender) listens(listener int, n *notification) (handled bool) {
 func (l *lender) compare(c caller, asked fdpass.Asked) {
 	for _, o := range l.offers {
 		if o.Bound.Resembles(asked) {
-			l.tell(fmt.Sprintf("%s has bound %s itself, and socket %s is %s; if it is meant to be the same, write listen = %q",
+			l.tell(fmt.Sprintf("%s binds %s itself, and socket %s is %s; if it is meant to be the same, write listen = %q",
 				c, asked, o.name(), o.Bound.Socket.Addr(), asked))
 		}
 	}

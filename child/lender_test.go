@@ -307,7 +307,7 @@ func TestAdoptOthers(t *testing.T) {
 	if err := b.Bound(ctx); !errors.Is(err, why) {
 		t.Errorf("bound: %v", err)
 	}
-	if got := log.String(); strings.Count(got, "has bound tcp://0.0.0.0:") != 1 || !strings.Contains(got, "has bound tcp://127.0.0.2:") {
+	if got := log.String(); strings.Count(got, "binds tcp://0.0.0.0:") != 1 || !strings.Contains(got, "binds tcp://127.0.0.2:") {
 		t.Errorf("the log has %q", got)
 	}
 	fmt.Fprintln(b.stdin)

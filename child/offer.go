@@ -32,11 +32,11 @@ func (o Offer) name() string { return o.Bound.Spec.FDName() }
 // A NotBoundError is a program that has not asked for all that it was offered.
 type NotBoundError struct {
 	Sockets []string // what it has not asked for: names and addresses
-	Instead []string // what it has asked for that is nearly the same, and what to do about it
+	Instead []string // what it asks for that is nearly the same, and what to do about it
 	Err     error    // why it was not waited for any longer
 }
 
-// Error is such as "it has not bound http (tcp://[::]:80); it has bound ...".
+// Error is such as "it has not bound http (tcp://[::]:80); process 7 binds ...".
 func (e *NotBoundError) Error() string {
 	text := "it has not bound " + strings.Join(e.Sockets, ", ")
 	if len(e.Instead) == 0 {

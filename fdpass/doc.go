@@ -21,6 +21,12 @@
 //   - Nothing is asked of a clock that the kernel can be asked: queues,
 //     handshakes and addresses are what it reports.
 //
+// # Passing
+//
+// A generation inherits its part in a socket, or, with PassAdopt, asks bind(2) for the
+// address: then Bound.Means tells whether the two are the same. The O_NONBLOCK of such
+// a part is set once more, by whoever gives it, before the generation has it.
+//
 // # Who owns what
 //
 // An FD is one descriptor with one owner. A Socket owns its descriptors and,

@@ -61,9 +61,9 @@ func TestAdoptBadVersions(t *testing.T) {
 		reasons []string
 	}{
 		{"another address", binding("bad", "-bind=127.0.0.2:"+port), []string{"says that it is ready, but it has not bound main (tcp://127.0.0.1:" + port,
-			"has bound tcp://127.0.0.2:" + port, `write listen = "tcp://127.0.0.2:` + port + `"`}},
+			"binds tcp://127.0.0.2:" + port, `write listen = "tcp://127.0.0.2:` + port + `"`}},
 		{"another port", binding("bad", "-bind=127.0.0.2:0"), []string{"it has not bound main (tcp://127.0.0.1:" + port, "has to bind the address that listen says"}},
-		{"all addresses", binding("bad", "-bind=0.0.0.0:"+port), []string{"has bound tcp://0.0.0.0:" + port, "address already in use", "exit status 4"}},
+		{"all addresses", binding("bad", "-bind=:"+port), []string{"binds tcp://[::]:" + port, "address already in use", "exit status 4"}},
 		{"waits for a descriptor", tested("bad"), []string{"it has not bound main", "exit status 4"}},
 		{"exits", binding("bad", "-exit-after=0s", "-exit-status=7"), []string{"exit status 7"}},
 		{"is no program", configuration{command: []string{"/no/such/service"}}, []string{"/no/such/service"}},
@@ -86,8 +86,8 @@ func TestAdoptBadVersions(t *testing.T) {
 	s.allBy("v1")
 }
 
-// What other modes have works with an adopted socket too: it is asked before clients get there, gets a part of them, is in reach of
-// the way back, and its kept-alive connections are carried over.
+// What other modes have works with an adopted socket too: it is asked before clients get there, gets a part of them, and is in reach
+// of the way back.
 func TestAdoptCanaryProbeSoak(t *testing.T) {
 	t.Parallel()
 	const more = "[ready]\nby = \"http\"\npath = \"/\"\n[probe]\npath = \"/health\"\n"
@@ -95,7 +95,7 @@ func TestAdoptCanaryProbeSoak(t *testing.T) {
 		return binding(version, append(flags, "-never-ready")...).with(more + "[handoff]\n" + handoff)
 	}
 	s := start(t, with("v0", ""))
-	reload := s.reloadTo(with("v1", "canary = [\"20%:10m\"]\n"))
+	reload := s.reloadTo(with("v1", "canary = \"20%:10m\"\n"))
 	s.at(upgrade.Sharing)
 	if seen := s.answers(2000); seen["v0"] < 1000 || seen["v1"] < 100 {
 		t.Errorf("with 20 percent, %v answered", seen)
@@ -115,6 +115,17 @@ func TestAdoptCanaryProbeSoak(t *testing.T) {
 	reload.mustFail("probe", "500")
 	s.allBy("v1")
 	s.only(before)
+}
+
+// Kept-alive connections are carried over from a service that has adopted its socket.
+func TestAdoptCarries(t *testing.T) {
+	t.Parallel()
+	service := func(version string, flags ...string) configuration {
+		c := carried(version, append(flags, "-bind=127.0.0.1:0")...)
+		c.sockets += "pass = \"adopt\"\n"
+		return c
+	}
+	keptPassage{service: service, clients: 10, handoffs: 5}.mustBeClean(t)
 }
 
 // A crashed service is started again on the socket that it had, in which clients wait.
@@ -205,17 +216,18 @@ func TestAdoptSurvives(t *testing.T) {
 // when it stops, gets the socket all the same, and its clients the file; for a moment it is not there.
 func TestAdoptUnix(t *testing.T) {
 	t.Parallel()
-	path := shortDir(t) + "/s.sock"
-	service := func(version string, flags ...string) configuration {
+	service := func(path, version string, flags ...string) configuration {
 		return configuration{
 			command: append([]string{testservice, "-version=" + version, "-serve=finish", "-bind=unix:" + path}, flags...),
 			sockets: fmt.Sprintf("[[socket]]\nname = \"main\"\nlisten = \"unix://%s\"\npass = \"adopt\"\n", path),
 		}
 	}
-	passage{service: func(v string) configuration { return service(v) }, network: "unix", handoffs: 10, between: 200}.mustBeClean(t)
-	s := start(t, service("v0", "-unlink-sockets"))
+	path := shortDir(t) + "/s.sock"
+	passage{service: func(v string) configuration { return service(path, v) }, network: "unix", handoffs: 10, between: 200}.mustBeClean(t)
+	path = shortDir(t) + "/s.sock"
+	s := start(t, service(path, "v0", "-unlink-sockets"))
 	for _, version := range []string{"v1", "v2"} {
-		s.reloadTo(service(version, "-unlink-sockets")).must()
+		s.reloadTo(service(path, version, "-unlink-sockets")).must()
 		s.settled()
 		s.eventually(version+" answers", func() bool {
 			c, err := net.Dial("unix", path)
