@@ -239,3 +239,26 @@ func FuzzDecodeAsked(f *testing.F) {
 		}
 	})
 }
+
+// The path is back at once, and not only when the guard has seen that it is gone.
+func TestPutBack(t *testing.T) {
+	t.Parallel()
+	path := t.TempDir() + "/s"
+	s := mustOpen(t, "unix://"+path)
+	for range 100 {
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.PutBack(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Lstat(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, other := range []string{"tcp://127.0.0.1:0", "tcp://127.0.0.1:0?mode=shared"} {
+		if err := mustOpen(t, other).PutBack(); err != nil {
+			t.Errorf("%s: %v", other, err)
+		}
+	}
+}
