@@ -56,9 +56,9 @@
 //
 // Descriptors in a Command are borrowed for the time of Start. The caller closes
 // each Process, Cgroup and Waiter, and the Reaper last. Closing a Process gives its
-// pidfd back and leaves the process alone. Goroutines: one in each Reaper and one in
-// each adopted Process and in each that was offered sockets, which Close waits for; all others end with the call that has
-// started them.
+// pidfd back and leaves the process alone. Goroutines: one in each Reaper, and
+// one in each Process that was adopted or offered sockets, which Close waits for; all
+// others end with the call that has started them.
 //
 // It needs Linux 5.3, and 5.9 for offers. Better with: 5.7 (a child is born in its cgroup), 5.11
 // (close_range), 5.14 (cgroup.kill), 6.9 (a process group that forks fast is stopped
