@@ -262,3 +262,23 @@ func TestPutBack(t *testing.T) {
 		}
 	}
 }
+
+// A socket that is inherited may be adopted by the next generation, and the other way round.
+func TestPassChanges(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"tcp://127.0.0.1:0", "tcp://127.0.0.1:0?mode=shared", "unix://" + t.TempDir() + "/s"} {
+		had := mustOpenAll(t, OpenOptions{}, text)
+		for _, pass := range []Pass{PassAdopt, PassFD, ""} {
+			spec := had[0].Spec
+			spec.Pass = pass
+			now, fresh, err := Open([]Spec{spec}, OpenOptions{Have: had})
+			if err != nil || len(fresh) > 0 || now[0].Socket != had[0].Socket || now[0].Spec.Pass != pass {
+				t.Fatalf("%s to %q: %+v, %v, %v", text, pass, now, fresh, err)
+			}
+			if err := now[0].Socket.Reconfigure(spec); err != nil {
+				t.Errorf("%s to %q: %v", text, pass, err)
+			}
+			had = now
+		}
+	}
+}

@@ -257,6 +257,9 @@ func changeable(from, to Spec) error {
 	}
 	from.Mode, to.Mode = from.mode(), to.mode()
 	from.V6Only, to.V6Only = from.v6only(), to.v6only()
+	if from.lent() && to.lent() { // how the next generation gets it is nothing to the socket
+		from.Pass = to.Pass
+	}
 	for _, o := range options() {
 		if !o.live && o.get(from) != o.get(to) {
 			return fmt.Errorf("option %q %w", o.name, ErrNotChangeable)

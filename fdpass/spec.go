@@ -208,6 +208,9 @@ func (s Spec) Key() string {
 // descriptor that is announced to it.
 func (s Spec) Inherited() bool { return s.Pass == "" || s.Pass == PassFD }
 
+// lent reports whether the service gets the supervisor's own socket, by whatever way.
+func (s Spec) lent() bool { return s.Inherited() || s.Pass == PassAdopt }
+
 // Steerable reports whether the spec asks for a socket in steered mode. That of a
 // systemd socket is known only once it is there: it is true if it asks for it
 // in so many words.

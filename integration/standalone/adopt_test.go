@@ -128,6 +128,21 @@ func TestAdoptCarries(t *testing.T) {
 	keptPassage{service: service, clients: 10, handoffs: 5}.mustBeClean(t)
 }
 
+// A service that took its socket over may bind it from the next version on, and the other way round: it is the same socket.
+func TestAdoptAfterInheriting(t *testing.T) {
+	t.Parallel()
+	s := start(t, tested("v0"))
+	client := s.loaded(2)
+	for i, c := range []configuration{binding("v1"), binding("v2"), tested("v3"), binding("v4")} {
+		s.reloadTo(c).must()
+		if err := client.Version(t.Context(), fmt.Sprintf("v%d", i+1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.settled()
+	mustLoseNothing(t, client)
+}
+
 // A crashed service is started again on the socket that it had, in which clients wait.
 func TestAdoptCrash(t *testing.T) {
 	t.Parallel()
