@@ -28,7 +28,7 @@ func TestAdoptRealServices(t *testing.T) {
 		s.must("systemctl", "start", unitName)
 		l := s.load(service.Load)
 		l.versions(1)
-		const handoffs = 3
+		const handoffs = 2
 		for range handoffs {
 			l.handoff()
 		}
