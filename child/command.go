@@ -3,6 +3,7 @@ package child
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 
@@ -44,6 +45,15 @@ type Command struct {
 
 	// Generation is a number for the protocols that tell one.
 	Generation int
+
+	// Offers are sockets that the program does not inherit, but gets where it binds
+	// their addresses itself. For that its calls of bind(2) and listen(2) are told
+	// to this process, see seccomp_unotify(2), which takes Linux 5.9. Without
+	// CAP_SYS_ADMIN neither the program nor what it runs can gain privileges any more.
+	Offers []Offer
+
+	// Log is told what keeps a program from getting what it was offered; nil for nobody.
+	Log *slog.Logger
 
 	// Extra descriptors follow the sockets and are not announced.
 	Extra []*fdpass.FD
@@ -107,6 +117,9 @@ func (c *Command) validate() error {
 		// The child would keep the supervisor's rights.
 		return fmt.Errorf("%d is no user or group", uint32(noID))
 	}
+	if err := checkOffers(c.Offers); err != nil {
+		return err
+	}
 	for _, s := range c.Sockets {
 		// They are joined by colons.
 		if strings.ContainsFunc(s.Name, func(r rune) bool { return r == ':' || r < ' ' || r == 0x7f }) {
@@ -119,7 +132,7 @@ func (c *Command) validate() error {
 
 // spec is what the shim is told. The child has the descriptors below keep. The command
 // is valid.
-func (c *Command) spec(path string, keep int) *shim.Spec {
+func (c *Command) spec(path string, keep int) (_ *shim.Spec, err error) {
 	s := &shim.Spec{
 		Path:      path,
 		Args:      c.Args,
@@ -138,7 +151,12 @@ func (c *Command) spec(path string, keep int) *shim.Spec {
 	if cred := c.Credential; cred != nil {
 		s.Credential = &shim.Credential{UID: cred.UID, GID: cred.GID, Groups: cred.Groups}
 	}
-	return s
+	if len(c.Offers) > 0 {
+		if s.Filter, err = bindFilter(); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
 }
 
 // environ is the child's environment but for LISTEN_PID, which only the child

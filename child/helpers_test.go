@@ -62,6 +62,7 @@ var helpers = map[string]func(){
 	"become":          become,
 	"ack":             ack,
 	"end-main-thread": endMainThread,
+	"binder":          binder,
 }
 
 // spoilSignals ignores and blocks all signals and goes on as start-from-bad.

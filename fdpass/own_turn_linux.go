@@ -157,6 +157,8 @@ func (l *lane) deaf() bool {
 	return false
 }
 
+func (p *own) PutBack() error { return nil }
+
 func (p *own) Listening(gen int) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -41,7 +41,7 @@ func (s Spec) privatePorts() (ports []uint16, err error) {
 
 // checkPorts refuses what does not go with a service that opens its sockets itself.
 func (s Spec) checkPorts() *SpecError {
-	if s.Inherited() {
+	if !s.SelfBound() {
 		return nil
 	}
 	switch {

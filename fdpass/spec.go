@@ -30,10 +30,13 @@ const (
 	// PassReusePort is for a service that listens on the address itself, with
 	// SO_REUSEPORT.
 	PassReusePort Pass = "reuseport"
+	// PassAdopt is for a service that knows nothing of passed sockets: it binds its
+	// usual address, and gets the supervisor's socket there. See Bound.Means.
+	PassAdopt Pass = "adopt"
 )
 
 // passes is every Pass, the default first.
-func passes() []Pass { return []Pass{PassFD, PassPort, PassReusePort} }
+func passes() []Pass { return []Pass{PassFD, PassPort, PassReusePort, PassAdopt} }
 
 // The networks of a Spec.
 const (
@@ -216,8 +219,13 @@ func (s Spec) Key() string {
 // in so many words.
 func (s Spec) Steerable() bool { return s.mode() == Steered }
 
-// Inherited reports whether the service gets a descriptor of the socket.
+// Inherited reports whether the service has the socket from its start on, as a
+// descriptor that is announced to it.
 func (s Spec) Inherited() bool { return s.pass() == PassFD }
+
+// SelfBound reports whether the service opens the socket itself, so that the Socket
+// is a SelfBound.
+func (s Spec) SelfBound() bool { return s.Pass == PassPort || s.Pass == PassReusePort }
 
 // pass returns how the socket comes to the service, never "".
 func (s Spec) pass() Pass {

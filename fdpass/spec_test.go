@@ -78,7 +78,7 @@ func TestParseSpecErrors(t *testing.T) {
 		{"tcp://:80?bcklog=5", "bcklog", `unknown option "bcklog" (did you mean "backlog"?)`},
 		{"tcp://:80?perm=660", "perm", `unknown option "perm" (did you mean "permissions"?)`},
 		{"tcp://:80?zzzzzz=5", "zzzzzz", `unknown option "zzzzzz"; there are name, mode, pass, ports, protocol, overlap, backlog, owner, group, permissions, v6only, freebind, reuseport, transparent, rcvbuf, sndbuf, mark, device, defer-accept, fastopen, nonblocking`},
-		{"tcp://:80?pass=file", "pass", `option "pass": "file" is not a way to pass a socket; it is one of fd, port, reuseport`},
+		{"tcp://:80?pass=file", "pass", `option "pass": "file" is not a way to pass a socket; it is one of fd, port, reuseport, adopt`},
 		{"tcp://:80?pass=port", "ports", `option "pass": the private ports are not given; write for example ports = "18081-18082", two ports that nothing else uses`},
 		{"tcp://:80?pass=port&ports=81", "ports", `option "ports": it is 1 ports, and has to be two at least, for the old generation and the new one, and 64 at most`},
 		{"tcp://:80?pass=port&ports=82-81", "ports", `option "ports": "82-81" is neither a port nor a range of ports such as 18081-18082`},

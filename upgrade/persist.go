@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"os"
 	"strconv"
 	"sync"
@@ -133,6 +134,7 @@ func (t *socketTable) addWith(bound []fdpass.Bound, inodes []uint64) ([]savedBou
 type keeper struct {
 	store Store // nil for none
 	warn  func(err error)
+	log   *slog.Logger
 
 	mu   sync.Mutex
 	kept map[string]bool
@@ -214,6 +216,7 @@ func (k *keeper) sync(sockets []fdpass.Socket, generations map[int]*generation) 
 		if g.receiver != nil {
 			k.keepReceiverLocked(g, wanted)
 		}
+		k.keepListenerLocked(g, wanted)
 	}
 	for id := range k.kept {
 		if wanted[id] {

@@ -171,7 +171,7 @@ func (r *recovery) restoreSockets() {
 		}
 	}
 	for id, fd := range s.opts.Stored {
-		if !used[id] && !strings.HasPrefix(id, notifyPrefix) { // that of a generation of which nothing was written down: its place in the group is not its own
+		if !used[id] && !strings.HasPrefix(id, notifyPrefix) && !strings.HasPrefix(id, listenerPrefix) { // that of a generation of which nothing was written down: its place in the group is not its own
 			if err := fdpass.Discard(fd); err != nil {
 				s.log.Warn("cannot close a socket that nobody knows of", "cause", err)
 			}
@@ -193,6 +193,7 @@ func (r *recovery) restoreSockets() {
 				g.inodes = append(g.inodes, sg.Inodes[i])
 			}
 		}
+		r.lend(g)
 	}
 }
 

@@ -32,14 +32,10 @@ func (s *Supervisor) start(ctx context.Context, h *handoff, st *step) work {
 		number: number, release: prepared.Release, bound: bound, plan: h.plan, role: RoleNew,
 		notified: make(chan struct{}), told: make(chan struct{}), parted: make(chan struct{}),
 	}
-	older := s.ending()
+	older, alone := s.ending(), s.exclusive(bound)
 	return func() (func(), error) {
-		var seats []child.NamedFD
-		defer func() {
-			for _, seat := range seats {
-				seat.FD.Close()
-			}
-		}()
+		var given lot
+		defer given.close()
 		if stopped != nil {
 			if err := awaitGone(ctx, stopped); err != nil {
 				return nil, err
@@ -48,7 +44,7 @@ func (s *Supervisor) start(ctx context.Context, h *handoff, st *step) work {
 		for _, old := range older {
 			s.makeRoom(ctx, old, bound)
 		}
-		for _, b := range bound {
+		for i, b := range bound {
 			from := heirOf
 			if fresh[b.Socket] { // nobody has crashed on it
 				from = 0
@@ -61,7 +57,7 @@ func (s *Supervisor) start(ctx context.Context, h *handoff, st *step) work {
 				g.inodes = append(g.inodes, 0)
 				continue
 			}
-			seats = append(seats, child.NamedFD{Name: b.Spec.FDName(), FD: fd, Address: b.Socket.Addr()})
+			given.add(b, fd, alone[i])
 			var st unix.Stat_t
 			if err := unix.Fstat(fd.Raw(), &st); err != nil {
 				return nil, os.NewSyscallError("fstat", err)
@@ -69,7 +65,7 @@ func (s *Supervisor) start(ctx context.Context, h *handoff, st *step) work {
 			g.inodes = append(g.inodes, st.Ino)
 		}
 		s.keeper.add(bound)
-		if err := g.start(ctx, s.opts, &s.keeper, prepared, seats, func(ctx context.Context) error {
+		if err := g.start(ctx, s.opts, &s.keeper, prepared, given, func(ctx context.Context) error {
 			_, err := s.meet(ctx, g)
 			return err
 		}); err != nil {
@@ -150,13 +146,19 @@ func (s *Supervisor) warm(parent context.Context, h *handoff, st *step) work {
 		if errors.As(err, &late) {
 			late.Waited = limit.granted() // and not how late a busy machine has noticed
 		}
-		if errors.As(err, &exited) {
+		switch {
+		case errors.As(err, &exited):
 			err = errors.New(g.earlyExit())
-		} else if err != nil {
-			err = fmt.Errorf("generation %d: %w", g.number, err)
-		} else if inodes, err = s.meet(ctx, g); err == nil {
-			s.tellMet(g)
-			err = s.holdsItsSockets(ctx, g, inodes)
+		case err != nil:
+			err = g.withUnbound(fmt.Errorf("generation %d: %w", g.number, err))
+		default:
+			if err = g.awaitBound(ctx, limit); err != nil {
+				break
+			}
+			if inodes, err = s.meet(ctx, g); err == nil {
+				s.tellMet(g)
+				err = s.holdsItsSockets(ctx, g, inodes)
+			}
 		}
 		return func() { g.ready, g.inodes = time.Now(), inodes }, err
 	}

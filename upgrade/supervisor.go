@@ -167,7 +167,7 @@ func New(opts Options) *Supervisor {
 	}
 	warn := func(err error) { log.Warn("the service manager does not keep a socket", "cause", err) }
 	return &Supervisor{
-		keeper:      keeper{store: opts.Store, kept: kept, warn: warn},
+		keeper:      keeper{store: opts.Store, kept: kept, warn: warn, log: log},
 		clock:       newClock(),
 		boot:        bootID(),
 		opts:        opts,

@@ -50,14 +50,24 @@ func listen(o options) (all []socket, err error) {
 			return errors.Join(controlErr, err)
 		}
 	}
+	network, address := "tcp", o.bind
+	if path, ok := strings.CutPrefix(o.bind, "unix:"); ok {
+		if o.unlinkSockets { // what an earlier one has left, as such services do
+			_ = os.Remove(path)
+		}
+		network, address = "unix", path
+	}
 	for range o.ownSockets {
-		l, err := c.Listen(context.Background(), "tcp", o.bind)
+		l, err := c.Listen(context.Background(), network, address)
 		if err != nil {
 			return nil, err
 		}
-		f, err := l.(*net.TCPListener).File()
+		f, err := l.(interface{ File() (*os.File, error) }).File()
 		if err != nil {
 			return nil, err
+		}
+		if u, ok := l.(*net.UnixListener); ok {
+			u.SetUnlinkOnClose(false)
 		}
 		if err := l.Close(); err != nil {
 			return nil, err

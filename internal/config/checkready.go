@@ -50,12 +50,7 @@ func (l *loader) checkReady() {
 	if r.asks() {
 		l.checkAsked(r.Socket, "ready.socket", "ready.by", fmt.Sprintf("is %q, which needs", r.By))
 	}
-	last := firstFD
-	for _, s := range l.draft.Sockets {
-		if s.Inherited() {
-			last++
-		}
-	}
+	last := firstFD + inherited(l.draft.Sockets)
 	switch {
 	case r.By == ByExec && len(r.Command) == 0:
 		l.reportKey("ready.by", "is %q, but there is no ready.command", r.By)

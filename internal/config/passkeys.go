@@ -63,7 +63,7 @@ func (l *loader) checkPass() {
 	}
 	for _, pass := range c.Pass {
 		for _, s := range c.Sockets {
-			if s.Network == fdpass.Systemd { // its address is not known yet
+			if s.Network == fdpass.Systemd || !s.Inherited() { // its address is not known yet, or it is not told of
 				continue
 			}
 			if err := pass.Check(fdpass.Spec{Network: s.Network, Address: s.Address}.String()); err != nil {

@@ -22,6 +22,7 @@ const readyFD = "ready"
 // Values is what the placeholders in a configuration stand for.
 type Values struct {
 	FDs        []string // the names of the descriptors from 3 on, for {fd:NAME}
+	Others     []string // the names of sockets that have no descriptor from the start on
 	Generation int      // {generation}
 	Release    string   // {release}, or "" where releases are not managed
 
@@ -39,6 +40,8 @@ func (c *Config) Values(generation int, release string) Values {
 	for _, s := range c.Sockets {
 		if s.Inherited() {
 			v.FDs = append(v.FDs, s.FDName())
+		} else {
+			v.Others = append(v.Others, s.FDName())
 		}
 		if s.Pass == fdpass.PassPort {
 			v.Ported = append(v.Ported, s.FDName())
@@ -115,6 +118,9 @@ func (v Values) replace(name string) (text string, known bool, err error) {
 			return strconv.Itoa(firstFD + i), true, nil
 		}
 	}
+	if slices.Contains(v.Others, fd) {
+		return "", true, fmt.Errorf("{fd:%s} %w: the service does not inherit that socket, since its pass is not %q", fd, ErrPlaceholder, fdpass.PassFD)
+	}
 	return "", true, fmt.Errorf("{fd:%s} %w: no socket has that name; %s", fd, ErrPlaceholder, thereAre(v.FDs))
 }
 
@@ -178,6 +184,16 @@ func thereAre(names []string) string {
 		return "there are no sockets"
 	}
 	return "there are " + strings.Join(names, ", ")
+}
+
+// inherited returns how many of the sockets the service inherits.
+func inherited(sockets []fdpass.Spec) (n int) {
+	for _, s := range sockets {
+		if s.Inherited() {
+			n++
+		}
+	}
+	return n
 }
 
 // readyIsTaken reports whether a socket has the name of the ready descriptor.
