@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/zddsupervisor/zddsupervisor/integration/internal/keptload"
 	"github.com/zddsupervisor/zddsupervisor/internal/control"
 	"github.com/zddsupervisor/zddsupervisor/upgrade"
 )
@@ -177,9 +178,8 @@ func TestCarryShowsTheEnd(t *testing.T) {
 // The old version does not run for a while, whatever it is doing.
 func TestCarryFromOneThatStalls(t *testing.T) {
 	s := start(t, carried("v0"))
-	l := &keptLoad{t: t, address: s.address(), clients: 20, pause: pauses(time.Millisecond, 20*time.Millisecond)}
-	l.start()
-	defer l.stop()
+	l := keptload.Start(keptload.Config{Address: s.address(), Clients: 20, Least: time.Millisecond, Most: 20 * time.Millisecond})
+	defer l.Stop()
 	for i := range 12 {
 		stalled := stall(t, s.settled().PID, 300*time.Millisecond)
 		time.AfterFunc(time.Duration(i)*50*time.Millisecond, stalled.begin)
@@ -187,13 +187,13 @@ func TestCarryFromOneThatStalls(t *testing.T) {
 		stalled.wait()
 	}
 	s.settled()
-	l.stop()
+	r := l.Stop()
 	st, err := s.client.Status(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%s; %+v", l, st.Carried)
-	if l.failed.Load() > 0 {
+	t.Logf("%s; %+v", r, st.Carried)
+	if r.Failed > 0 {
 		t.Error("some were lost")
 	}
 }

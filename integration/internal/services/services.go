@@ -6,6 +6,10 @@ import "github.com/zddsupervisor/zddsupervisor/internal/load"
 // Address is where each of them listens.
 const Address = "127.0.0.1:8080"
 
+// Executed is the file to which those that have files of their own append the target of each request that they execute, with a blank after it.
+// HAProxy does not.
+const Executed = "/run/executed"
+
 // A Service is one of them.
 type Service struct {
 	Name   string
@@ -21,14 +25,24 @@ type Service struct {
 }
 
 const (
-	wsgiApp = `import os
+	wsgiApp = `import os, zlib
+
+executed = open("/run/executed", "ab", buffering=0)
 
 def app(environ, start_response):
-    # The arbiter's pid tells the versions apart.
-    start_response("200 OK", [("Content-Type", "text/plain"), ("X-Version", str(os.getppid()))])
+    query, body = environ["QUERY_STRING"], environ["wsgi.input"].read()
+    executed.write(b"/?%s \n" % query.encode())
+    start_response("200 OK", [
+        ("Content-Type", "text/plain"),
+        ("X-Version", str(os.getppid())), # the arbiter's pid tells the versions apart
+        ("X-Id", query.removeprefix("id=")),
+        ("X-Body", "%d-%08x" % (len(body), zlib.crc32(body))),
+    ])
     return [b"hello\n"]
 `
-	asgiApp = `import os
+	asgiApp = `import os, zlib
+
+executed = open("/run/executed", "ab", buffering=0)
 
 async def app(scope, receive, send):
     if scope["type"] == "lifespan":
@@ -39,29 +53,63 @@ async def app(scope, receive, send):
         await receive()
         await send({"type": "lifespan.shutdown.complete"})
         return
-    await send({"type": "http.response.start", "status": 200, "headers": [(b"x-version", str(os.getpid()).encode())]})
+    size, crc, more = 0, 0, True
+    while more:
+        message = await receive()
+        body, more = message.get("body", b""), message.get("more_body", False)
+        size, crc = size + len(body), zlib.crc32(body, crc)
+    query = scope["query_string"]
+    executed.write(b"/?%s \n" % query)
+    await send({"type": "http.response.start", "status": 200, "headers": [
+        (b"x-version", str(os.getpid()).encode()),
+        (b"x-id", query.removeprefix(b"id=")),
+        (b"x-body", b"%d-%08x" % (size, crc)),
+    ]})
     await send({"type": "http.response.body", "body": b"hello\n"})
 `
 	nodeApp = `const fs = require('node:fs');
 const http = require('node:http');
+const zlib = require('node:zlib');
+const executed = fs.openSync('/run/executed', 'a');
 const server = http.createServer((req, res) => {
-  res.setHeader('X-Version', process.pid);
-  res.end('hello\n');
+  let size = 0, crc = 0;
+  req.on('data', (piece) => { size += piece.length; crc = zlib.crc32(piece, crc); });
+  req.on('end', () => {
+    fs.writeSync(executed, req.url + ' \n');
+    res.setHeader('X-Version', process.pid);
+    res.setHeader('X-Id', req.url.replace(/.*id=/, ''));
+    res.setHeader('X-Body', size + '-' + crc.toString(16).padStart(8, '0'));
+    res.end('hello\n');
+  });
 });
 server.listen({ fd: 3 }, () => fs.writeSync(Number(process.argv[2]), '\n'));
 process.on('SIGTERM', () => server.close());
 `
-	pumaApp = `run lambda { |env| [200, { "content-type" => "text/plain", "x-version" => Process.pid.to_s }, ["hello\n"]] }
+	pumaApp = `require "zlib"
+executed = File.open("/run/executed", "a")
+executed.sync = true
+run lambda { |env|
+  query, body = env["QUERY_STRING"], env["rack.input"].read
+  executed.write("/?#{query} \n")
+  [200, {
+    "content-type" => "text/plain",
+    "x-version" => Process.pid.to_s,
+    "x-id" => query.delete_prefix("id="),
+    "x-body" => format("%d-%08x", body.bytesize, Zlib.crc32(body)),
+  }, ["hello\n"]]
+}
 `
 	nginxConfig = `daemon off;
 error_log stderr warn;
 events {}
 http {
-    access_log off;
+    log_format targets '$request_uri ';
+    access_log /run/executed targets;
     server {
         listen 127.0.0.1:8080;
         location / {
             add_header X-Version $pid;
+            add_header X-Id $arg_id;
             return 200 "hello\n";
         }
     }
@@ -77,7 +125,7 @@ defaults
     timeout server 10s
 frontend web
     bind fd@3
-    http-request return status 200 content-type text/plain string "hello" hdr X-Version "%pid"
+    http-request return status 200 content-type text/plain string "hello" hdr X-Version "%pid" hdr X-Id "%[url_param(id)]"
 `
 )
 
