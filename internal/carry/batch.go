@@ -83,6 +83,11 @@ type conn struct {
 	blocking bool      // whoever reads it may sleep in recv(2)
 	caught   bool      // it may have begun to with the mark high, see rouse
 	mark     int       // the low water mark that it has
+	dammed   bool      // nothing arrives
+	unfit    bool      // it cannot be dammed
+	drops    uint32    // what the kernel had dropped before that
+	missed   bool      // something was kept from arriving, and will be sent again
+	flows    bool      // the dam has held up the rest of a request
 	woken    uint64    // see history
 	first    uint64    // what was read when it was seen first
 	last     sample    // the newest

@@ -7,7 +7,6 @@ type Reason string
 
 const (
 	Busy     Reason = "busy"     // it did not come between two requests in time
-	Blocking Reason = "blocking" // its descriptor blocks, so that it cannot be parked
 	Unsuited Reason = "unsuited" // it has socket options that do not go with being parked
 	Refused  Reason = "refused"  // this process may not have its descriptor
 	Resumed  Reason = "resumed"  // they went on with it after they were told to stop

@@ -131,12 +131,13 @@ func (b *Batch) takeOver(gone []*conn, now time.Time) (rest []*conn) {
 
 // drop closes a connection that nobody else has any more.
 func (b *Batch) drop(c *conn, why Reason) {
+	b.lift(c)
 	s, err := takeSample(c.raw())
 	_ = c.dup.FD.Close()
-	b.count(func(c *Counts) {
-		c.leave(why)
-		if err == nil && s.unread > 0 {
-			c.Lost++
+	b.count(func(n *Counts) {
+		n.leave(why)
+		if c.missed || err == nil && s.unread > 0 {
+			n.Lost++
 		}
 	})
 }
@@ -146,7 +147,8 @@ func (b *Batch) drop(c *conn, why Reason) {
 func (b *Batch) hold(c *conn, s sample, killed bool, now time.Time) {
 	b.count(func(c *Counts) { c.Carried++ })
 	c.until = now.Add(b.opts.Idle)
-	if killed || s.unread == 0 && s.received > 0 && s.sinceSent < fresh {
+	b.lift(c)
+	if !c.missed && (killed || s.unread == 0 && s.received > 0 && s.sinceSent < fresh) {
 		c.until = now.Add(min(b.opts.Idle, shortHold))
 	}
 	_ = b.setMark(c, 1)

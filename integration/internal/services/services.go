@@ -20,8 +20,8 @@ type Service struct {
 	// accept from one queue.
 	Finishes bool
 	// Keeps tells that it keeps connections open between requests, and closes them in a way in which they can be carried over (HAProxy ends
-	// them with shutdown(2)). Blocks tells that it reads some of them with blocking calls: of those a few are left to it.
-	Keeps, Blocks bool
+	// them with shutdown(2)).
+	Keeps bool
 }
 
 const (
@@ -152,9 +152,8 @@ command = ["/usr/bin/gunicorn", "--check-config", "hello:app"]
 			Config: `command = ["/usr/bin/gunicorn", "--worker-class=gthread", "--workers=2", "--threads=8", "hello:app"]
 directory = "/srv/app"
 `,
-			Load:   load.Config{Rate: 200},
-			Keeps:  true,
-			Blocks: true,
+			Load:  load.Config{Rate: 200},
+			Keeps: true,
 		},
 		{
 			// https://puma.io/puma/file.systemd.html: sockets by LISTEN_FDS where -b has the same address, READY=1 once it is booted.
