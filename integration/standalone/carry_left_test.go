@@ -198,6 +198,74 @@ func TestCarryFromOneThatStalls(t *testing.T) {
 	}
 }
 
+// A service with a thread for each connection, which sleeps in a blocking call, has them carried over too, since it ends.
+func TestCarryFromOneThatBlocks(t *testing.T) {
+	t.Parallel()
+	const n = 20
+	s := start(t, carried("v0", "-serve=http-blocking").holding())
+	var clients []*kept
+	for range n {
+		clients = append(clients, s.keep("v0"))
+	}
+	s.reloadTo(carried("v1", "-serve=http-blocking").holding()).must()
+	c := s.carriedOver("all carried over", func(c *upgrade.Carried) bool { return c.Found() == n })
+	if c.Carried != n {
+		t.Errorf("%+v", c)
+	}
+	for i, k := range clients {
+		k.send(getRequest, i)
+		k.lastBy("v1")
+	}
+}
+
+// A service that ends its connections with shutdown(2) loses what waits on them; that is noticed, and they are left alone from then on, also by the
+// next supervisor. That ends with the wish to carry them over.
+func TestCarryFromOneThatShutsDown(t *testing.T) {
+	t.Parallel()
+	shuts := func(version string) configuration { return carried(version, "-serve=http-shut") }
+	s := start(t, shuts("v0"))
+	a, b := s.keep("v0"), s.keep("v0")
+	s.reloadTo(shuts("v1")).must()
+	a.ended()
+	b.ended()
+	if c := s.carriedOver("both", func(c *upgrade.Carried) bool { return c.Found() == 2 }); c.Left["shut"] != 2 || c.Carried != 0 {
+		t.Errorf("%+v", c)
+	}
+	learned := func(s *supervisor) bool {
+		return s.until("a status", func(*control.Status) bool { return true }).Uncarried != ""
+	}
+	waitFor(t, "what the supervisor has learned", func() bool { return learned(s) })
+	s.settled()
+	if log := s.log.String(); strings.Count(log, "shutdown(2)") != 1 {
+		t.Errorf("the log does not say it once:\n%s", log)
+	}
+	if err := s.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	next := s.again()
+	next.settled()
+	if !learned(next) {
+		t.Error("the next supervisor does not know it")
+	}
+	c := next.keep("v1")
+	next.reloadTo(shuts("v2")).must()
+	c.ended()
+	next.settled()
+	if st := next.until("a status", func(*control.Status) bool { return true }); st.Last.Carried != nil {
+		t.Errorf("connections were parked again: %+v", st.Last.Carried)
+	}
+	for i, to := range []configuration{tested("v3"), carried("v4"), carried("v5")} { // it is put right meanwhile
+		if i == 2 {
+			next.keep("v4")
+		}
+		next.reloadTo(to).must()
+		next.settled()
+	}
+	if c := next.carriedOver("a connection", func(c *upgrade.Carried) bool { return c.Found() > 0 }); c.Carried != 1 || learned(next) {
+		t.Errorf("%+v", c)
+	}
+}
+
 // Where the supervisor may not have the service's descriptors, it says so and goes on without.
 func TestCarryWithoutPrivilege(t *testing.T) {
 	t.Parallel()

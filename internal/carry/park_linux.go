@@ -267,6 +267,12 @@ func (b *Batch) look(c *conn, now time.Time) verdict {
 
 // leave leaves a connection to those who have it, as it was.
 func (b *Batch) leave(c *conn, why Reason) {
+	if why == Kept {
+		var buf [peekLine]byte
+		if unread, _ := peek(c.raw(), buf[:]); Examine(unread) == Whole {
+			b.count(func(*Counts) { b.vain++ })
+		}
+	}
 	_ = b.setMark(c, 1)
 	b.lift(c)
 	_ = c.dup.FD.Close()
