@@ -311,7 +311,7 @@ func TestRunIsCancelled(t *testing.T) {
 	}
 	why := errors.New("enough")
 	cancel(why)
-	if err := <-result; !errors.Is(err, why) {
+	if err := <-result; err == nil || err.Error() != "run "+c.Path+": enough" {
 		t.Errorf("got %v", err)
 	}
 	// The orphan is init's to wait for.

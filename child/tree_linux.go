@@ -94,10 +94,7 @@ func (t *Tree) Kill(ctx context.Context) error {
 	// Before Linux 5.14 there is no cgroup.kill.
 	if t.cgroup == nil || t.cgroup.Kill() != nil {
 		found, err := t.freeze(ctx)
-		if err != nil {
-			return err
-		}
-		if !found && t.cgroup == nil {
+		if err == nil && !found && t.cgroup == nil {
 			return t.mainDone(ctx)
 		}
 	}
@@ -109,7 +106,11 @@ func (t *Tree) Kill(ctx context.Context) error {
 
 		ids, err := t.scan()
 		if err != nil {
-			return err
+			// Descriptors or memory may be short for a moment; giving up now would leave a tree that is stopped for good.
+			if waited := pause(ctx, killRound); waited != nil {
+				return errors.Join(waited, err)
+			}
+			continue
 		}
 		if len(ids) == 0 {
 			empty, err := t.cgroupEmpty()
@@ -123,6 +124,16 @@ func (t *Tree) Kill(ctx context.Context) error {
 		if err := killRoundOf(ctx, ids); err != nil {
 			return fmt.Errorf("kill the processes %v: %w", pidsOf(ids), err)
 		}
+	}
+}
+
+// pause waits for d, or until ctx ends: then it returns its cause.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }
 

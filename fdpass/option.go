@@ -43,6 +43,7 @@ func options() []option {
 	return []option{
 		text("name", func(s *Spec) *string { return &s.Name }, all, "").changeable(),
 		text("mode", func(s *Spec) *Mode { return &s.Mode }, all, ""),
+		text("pass", func(s *Spec) *Pass { return &s.Pass }, all, ""),
 		text("protocol", func(s *Spec) *string { return &s.Protocol }, carries, "tcp sockets").changeable(),
 		{
 			name: "overlap", flag: true, live: true, only: "sockets for datagrams",

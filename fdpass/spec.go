@@ -18,6 +18,15 @@ const (
 	Steered Mode = "steered"
 )
 
+// A Pass says how a socket comes to the service.
+type Pass string
+
+// PassFD is for a service that takes a descriptor that it inherits.
+const PassFD Pass = "fd"
+
+// passes is every Pass, the default first.
+func passes() []Pass { return []Pass{PassFD} }
+
 // The networks of a Spec.
 const (
 	TCP        = "tcp"
@@ -69,6 +78,10 @@ type Spec struct {
 	// to be steered is shared where the kernel cannot do it; Socket.Mode tells.
 	// Option "mode".
 	Mode Mode
+
+	// Pass says how the socket comes to the service; empty stands for PassFD.
+	// Option "pass".
+	Pass Pass
 
 	// Protocol says what is spoken on the socket's connections: HTTP1, or empty for
 	// what nobody needs to know. Option "protocol".

@@ -41,7 +41,7 @@ func (s Spec) Validate() error {
 }
 
 func (s Spec) validate() *SpecError {
-	for _, check := range []func() *SpecError{s.checkNetwork, s.checkName, s.checkMode, s.checkProtocol, s.checkFit, s.checkValues, s.checkAddress} {
+	for _, check := range []func() *SpecError{s.checkNetwork, s.checkName, s.checkMode, s.checkPass, s.checkProtocol, s.checkFit, s.checkValues, s.checkAddress} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -95,6 +95,17 @@ func (s Spec) checkMode() *SpecError {
 		return wrong("mode", "option \"mode\": a socket with reuseport cannot be steered, since others share its address; use %q", Shared)
 	}
 	return nil
+}
+
+func (s Spec) checkPass() *SpecError {
+	if s.Pass == "" || slices.Contains(passes(), s.Pass) {
+		return nil
+	}
+	var known []string
+	for _, p := range passes() {
+		known = append(known, string(p))
+	}
+	return wrong("pass", "option \"pass\": %q is not a way to pass a socket%s; it is one of %s", s.Pass, suggest.DidYouMean(string(s.Pass), known), strings.Join(known, ", "))
 }
 
 func (s Spec) checkProtocol() *SpecError {

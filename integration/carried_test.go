@@ -3,13 +3,12 @@ package integration_test
 import (
 	"context"
 	"flag"
-	"fmt"
 	"os"
 	"testing"
 	"time"
 
+	"github.com/zddsupervisor/zddsupervisor/fdpass"
 	"github.com/zddsupervisor/zddsupervisor/integration/internal/keptload"
-	"github.com/zddsupervisor/zddsupervisor/integration/internal/rootfs"
 	"github.com/zddsupervisor/zddsupervisor/integration/internal/services"
 )
 
@@ -32,12 +31,7 @@ func TestCarriedServices(t *testing.T) {
 		}
 		t.Run(service.Name, func(t *testing.T) {
 			t.Parallel()
-			m := boot(t, rootfs.Trixie())
-			for path, content := range service.Files {
-				m.write(path, content)
-			}
-			s := supervise(t, m, carrying(service, true))
-			s.must("systemctl", "start", unitName)
+			s := superviseReal(t, service, carrying(service, true))
 			load := carriedLoad(services.Address)
 			s.carriedCleanly(service.Name, carrying(service, true), load)
 			s.keptThrough(service.Name+", not carried over", carrying(service, false), load, max(1, *carriedHandoffs/3))
@@ -66,11 +60,7 @@ func (s *supervised) carriedCleanly(what, config string, load keptload.Config) {
 
 // carrying is a configuration of the service that has its connections carried over, or not.
 func carrying(service services.Service, carry bool) string {
-	text := fmt.Sprintf("name = \"svc\"\n%s\n[[socket]]\nname = \"http\"\nlisten = \"tcp://%s\"\n", service.Config, services.Address)
-	if carry {
-		text += "protocol = \"http/1\"\n\n[handoff]\nkeepalive = \"carry\"\n"
-	}
-	return text
+	return service.Configuration(fdpass.Steered, carry)
 }
 
 // keptThrough makes handoffs with a configuration under a load of kept-alive clients.

@@ -18,7 +18,7 @@ func TestDebianPackage(t *testing.T) {
 	if _, err := exec.LookPath("dpkg-deb"); err != nil {
 		t.Skip("dpkg-deb is not installed")
 	}
-	onEach(t, func(t *testing.T, m *testMachine) {
+	onOne(t, func(t *testing.T, m *testMachine) {
 		const instance = "zddsupervisor@svc.service"
 		s := &supervised{m}
 		s.logs = append(s.logs, instance, "own.service")
@@ -74,7 +74,7 @@ func TestDebianPackage(t *testing.T) {
 		if got := s.must(supervisorPath, "__complete", "status", "--name", ""); !strings.HasPrefix(got, "svc\t") {
 			t.Errorf("names are completed to %q", got)
 		}
-		l := s.load(load.Config{Workers: 4})
+		l := s.load(load.Config{Workers: 4, Rate: backgroundRate})
 		l.versions(1)
 		pid, was := s.live(), supervisor()
 

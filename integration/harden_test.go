@@ -67,10 +67,10 @@ func TestHardenedUnit(t *testing.T) {
 			t.Errorf("the generation is in %s", got)
 		}
 
-		l := s.load(load.Config{Address: "127.0.0.1:80", Workers: 2})
+		l := s.load(load.Config{Address: "127.0.0.1:80", Workers: 2, Rate: backgroundRate})
 		l.versions(1)
 		// A service that is stalled may cost carried connections a request (docs/carry.md): these are only here to be carried.
-		kept := s.load(load.Config{Address: "127.0.0.1:80", Workers: 2, KeepAlive: true})
+		kept := s.load(load.Config{Address: "127.0.0.1:80", Workers: 2, Rate: backgroundRate, KeepAlive: true})
 		kept.versions(1)
 		carried := 0
 		for version := 1; version <= 4; version++ {
@@ -129,7 +129,7 @@ func TestHardenedUnit(t *testing.T) {
 			s.must("systemctl", "start", "--no-block", unitName)
 			if capability == "CAP_SYS_PTRACE" || capability == "CAP_KILL" {
 				s.eventually("started without "+capability, func() bool { return s.show(unitName, "ActiveState") == "active" })
-				l := s.load(load.Config{Address: "127.0.0.1:80", Workers: 4, KeepAlive: true})
+				l := s.load(load.Config{Address: "127.0.0.1:80", Workers: 4, Rate: backgroundRate, KeepAlive: true})
 				l.versions(1)
 				s.write(configPath, hardened(1, missed.sockets))
 				s.reload()

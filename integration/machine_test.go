@@ -149,3 +149,10 @@ func onEach(t *testing.T, test func(t *testing.T, m *testMachine)) {
 		})
 	}
 }
+
+// onOne runs a test in a machine of the first distribution alone, where systemd's version makes no difference.
+func onOne(t *testing.T, test func(t *testing.T, m *testMachine)) {
+	t.Helper()
+	t.Parallel()
+	test(t, boot(t, rootfs.All()[0]))
+}

@@ -20,7 +20,7 @@ func (s *supervised) release(name string, flags ...string) {
 // Releases are deployed and rolled back in a unit, under load: what the link points to, what answers and what systemd says is the same
 // thing, also where a release is bad, the supervisor is killed in the middle, and the unit is stopped and started.
 func TestDeployAndRollback(t *testing.T) {
-	onEach(t, func(t *testing.T, m *testMachine) {
+	onOne(t, func(t *testing.T, m *testMachine) {
 		s := supervise(t, m, config())
 		for _, name := range []string{"v1", "v2", "v3"} {
 			s.release(name)
@@ -45,7 +45,7 @@ directory = "/srv/svc/current"`, 1)+"\n[releases]\ndirectory = \"/srv/svc/releas
 			}
 		}
 		is("v1")
-		l := s.load(load.Config{Workers: 4})
+		l := s.load(load.Config{Workers: 4, Rate: backgroundRate})
 		l.versions(1)
 		s.must(supervisorPath, "deploy", "v2")
 		is("v2")

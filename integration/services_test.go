@@ -1,30 +1,29 @@
 package integration_test
 
 import (
-	"fmt"
+	"context"
 	"testing"
 
+	"github.com/zddsupervisor/zddsupervisor/fdpass"
 	"github.com/zddsupervisor/zddsupervisor/integration/internal/rootfs"
 	"github.com/zddsupervisor/zddsupervisor/integration/internal/services"
 	"github.com/zddsupervisor/zddsupervisor/internal/load"
 )
 
-// TestRealServices hands each service off 20 times under load of new connections, by "systemctl reload". None is refused and none is reset
-// before it is accepted; a service that finishes what it accepted loses nothing at all.
+// TestRealServices hands each service off under load of new connections, by "systemctl reload". None is refused and none is reset before it is
+// accepted; a service that finishes what it accepted loses nothing at all.
 func TestRealServices(t *testing.T) {
 	t.Parallel()
 	for _, service := range services.All() {
 		t.Run(service.Name, func(t *testing.T) {
 			t.Parallel()
-			m := boot(t, rootfs.Trixie())
-			for path, content := range service.Files {
-				m.write(path, content)
+			handoffs := 20
+			if service.Few {
+				handoffs = 2
 			}
-			s := supervise(t, m, fmt.Sprintf("name = \"svc\"\n%s\n[[socket]]\nname = \"http\"\nlisten = \"tcp://%s\"\n", service.Config, address))
-			s.must("systemctl", "start", unitName)
+			s := superviseReal(t, service, service.Configuration(fdpass.Steered, false))
 			l := s.load(service.Load)
 			l.versions(1)
-			const handoffs = 20
 			for range handoffs {
 				l.handoff()
 			}
@@ -46,4 +45,27 @@ func TestRealServices(t *testing.T) {
 			}
 		})
 	}
+}
+
+// superviseReal starts a machine with a service and its supervisor.
+func superviseReal(t *testing.T, service services.Service, config string) *supervised {
+	t.Helper()
+	m := boot(t, rootfs.Trixie())
+	for path, content := range service.Files {
+		m.write(path, content)
+	}
+	if service.Program != nil {
+		program, err := service.Program(programs, context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.install(program, services.ProgramPath)
+	}
+	for name, text := range service.Units {
+		m.unit(name, text)
+		m.must("systemctl", "start", name)
+	}
+	s := supervise(t, m, config)
+	s.must("systemctl", "start", unitName)
+	return s
 }

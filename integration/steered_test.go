@@ -33,7 +33,7 @@ func TestSteeredSystemdSocket(t *testing.T) {
 		s.unit("svc.socket", socket+"ReusePort=yes\n")
 		s.must("systemctl", "start", "svc.socket")
 		for round := range 2 {
-			l := s.load(load.Config{}) // starts the service, in the first round
+			l := s.load(load.Config{Rate: backgroundRate}) // starts the service, in the first round
 			l.versions(1)
 			if got := s.status().Sockets[0]; got.Mode != fdpass.Steered || len(got.Seats) == 0 {
 				t.Errorf("the socket is %+v", got)
@@ -92,7 +92,7 @@ func TestRestartOnSteeredSystemdSocket(t *testing.T) {
 		s := supervise(t, m, finishes("0"))
 		s.unit("svc.socket", fmt.Sprintf("[Socket]\nListenStream=%s\nFileDescriptorName=web\nReusePort=yes\n", address))
 		s.must("systemctl", "start", "svc.socket")
-		l := s.load(load.Config{})
+		l := s.load(load.Config{Rate: backgroundRate})
 		l.versions(1)
 		for i := range 2 {
 			s.write(configPath, finishes(fmt.Sprint("reloaded-", i)))

@@ -133,6 +133,10 @@ func (s *supervised) reload() machine.Result {
 	return s.run("systemctl", "reload", unitName)
 }
 
+// backgroundRate is how many requests a second go on beside what a test does: enough to see a gap of some milliseconds, and not so many
+// that nothing else gets to run.
+const backgroundRate = 500
+
 // load starts a load client in the machine's network. It is stopped by the test, or else at its end.
 func (s *supervised) load(c load.Config) *runningLoad {
 	s.t.Helper()

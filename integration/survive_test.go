@@ -32,7 +32,7 @@ func TestKilledSupervisor(t *testing.T) {
 		for _, mode := range []string{"steered", "shared"} {
 			s := supervise(t, m, "mode = \""+mode+"\"\n"+config("-version=1", "-serve=http"))
 			s.must("systemctl", "start", unitName)
-			l := s.load(load.Config{Workers: 4})
+			l := s.load(load.Config{Workers: 4, Rate: backgroundRate})
 			l.versions(1)
 			pid := s.live()
 			for range 3 {
@@ -79,7 +79,7 @@ func TestKilledInHandoff(t *testing.T) {
 			}
 			s := supervise(t, m, version(0))
 			s.must("systemctl", "start", unitName)
-			l := s.load(load.Config{Workers: 4})
+			l := s.load(load.Config{Workers: 4, Rate: backgroundRate})
 			l.versions(1)
 			phases := make(map[string]int)
 			for i := range kills {
@@ -142,8 +142,9 @@ func sinceBoot(t *testing.T, r *load.Result) (at []string) {
 
 // A state file that cannot be used is not acted upon: what is left of the service is ended, and it is started anew.
 func TestUnusableState(t *testing.T) {
-	onEach(t, func(t *testing.T, m *testMachine) {
-		s := supervise(t, m, config("-version=1", "-tree=2", "-tree-setsid"))
+	onOne(t, func(t *testing.T, m *testMachine) {
+		// The processes of the tree stay until they are killed.
+		s := supervise(t, m, strings.Replace(config("-version=1", "-tree=2", "-tree-setsid"), `timeout = "10s"`, `timeout = "500ms"`, 1))
 		s.must("systemctl", "start", unitName)
 		const path = "/run/zddsupervisor/svc/state.json"
 		for _, mangle := range []string{

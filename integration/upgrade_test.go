@@ -33,7 +33,7 @@ func TestSelfUpgrade(t *testing.T) {
 		s := supervise(t, m, "upgrade.timeout = \"20s\"\n"+config("-version=0", "-serve=http"))
 		s.must("cp", supervisorPath, supervisorPath+".good")
 		s.must("systemctl", "start", unitName)
-		l := s.load(load.Config{Workers: 4})
+		l := s.load(load.Config{Workers: 4, Rate: backgroundRate})
 		l.versions(1)
 		pid := s.live()
 		broken := []string{"", "garbage", "#!/bin/sh\nexit 3\n", "", "#!/bin/sh\nkill -KILL $$\n", ""}
@@ -87,7 +87,7 @@ func TestRestart(t *testing.T) {
 		for _, mode := range []string{"steered", "shared"} {
 			s := supervise(t, m, "mode = \""+mode+"\"\n"+config("-version="+mode+"0"))
 			s.must("systemctl", "start", unitName)
-			l := s.load(load.Config{Workers: 4})
+			l := s.load(load.Config{Workers: 4, Rate: backgroundRate})
 			l.versions(1)
 			for i := range 3 {
 				s.write(configPath, "mode = \""+mode+"\"\n"+config(fmt.Sprintf("-version=%s%d", mode, i+1)))
@@ -111,7 +111,7 @@ func TestManagerReloadsInAHandoff(t *testing.T) {
 	onEach(t, func(t *testing.T, m *testMachine) {
 		s := supervise(t, m, config("-version=0", "-serve=http"))
 		s.must("systemctl", "start", unitName)
-		l := s.load(load.Config{Workers: 2})
+		l := s.load(load.Config{Workers: 2, Rate: backgroundRate})
 		l.versions(1)
 		for i, verb := range []string{"daemon-reload", "daemon-reexec"} {
 			soaks := "handoff.soak = \"1m\"\n" + config(fmt.Sprintf("-version=%d", i+1), "-serve=http")
@@ -147,7 +147,7 @@ func TestKilledInUpgrade(t *testing.T) {
 	onEach(t, func(t *testing.T, m *testMachine) {
 		s := supervise(t, m, config("-version=0", "-serve=http"))
 		s.must("systemctl", "start", unitName)
-		l := s.load(load.Config{Workers: 2})
+		l := s.load(load.Config{Workers: 2, Rate: backgroundRate})
 		l.versions(1)
 		pid := s.live()
 		came := map[string]int{}

@@ -57,7 +57,7 @@ func (s *Supervisor) start(ctx context.Context, h *handoff, st *step) work {
 			if err != nil {
 				return nil, fmt.Errorf("socket %s: %w", b.Spec.FDName(), err)
 			}
-			seats = append(seats, child.NamedFD{Name: b.Spec.FDName(), FD: fd})
+			seats = append(seats, child.NamedFD{Name: b.Spec.FDName(), FD: fd, Address: b.Socket.Addr()})
 			var st unix.Stat_t
 			if err := unix.Fstat(fd.Raw(), &st); err != nil {
 				return nil, os.NewSyscallError("fstat", err)

@@ -89,7 +89,7 @@ func (p planner) commands(cfg *config.Config, generation int, release string) (c
 		if err != nil {
 			return child.Command{}, err
 		}
-		c := child.Command{Args: argv, Env: environ, Dir: cfg.Directory, Credential: credential, Umask: cfg.Umask, Path: argv[0]}
+		c := child.Command{Args: argv, Env: environ, Dir: cfg.Directory, Credential: credential, Umask: cfg.Umask, Path: argv[0], Pass: cfg.Pass, Generation: generation}
 		for _, l := range cfg.Limits {
 			limit := child.Limit{Resource: l.Resource}
 			limit.Cur, limit.Max = l.Soft, l.Hard
@@ -147,6 +147,8 @@ func (p planner) ready(r config.Ready, values config.Values) (readiness, error) 
 		return func(<-chan struct{}, *upgrade.Target) child.Waiter {
 			return &child.ExecReady{Reaper: p.reaper, Path: argv[0], Args: argv, Interval: r.Interval}
 		}, nil
+	case config.ByEinhorn:
+		return func(<-chan struct{}, *upgrade.Target) child.Waiter { return &child.EinhornReady{} }, nil
 	case config.ByDelay:
 		return func(<-chan struct{}, *upgrade.Target) child.Waiter { return &child.DelayReady{Delay: r.Delay} }, nil
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -132,9 +134,9 @@ func loadForUnit(source *config.Source) (*config.Config, error) {
 
 // describe returns the unit of a configuration, without where that is.
 func (f *unitFlags) describe(cfg *config.Config) (systemd.Unit, error) {
-	program, err := os.Executable()
+	program, err := ownPath()
 	if err != nil {
-		return systemd.Unit{}, fmt.Errorf("find this program's own path: %w", err)
+		return systemd.Unit{}, err
 	}
 	unit := unitOf(cfg)
 	unit.Binary, unit.Portable = program, f.portable
@@ -145,6 +147,26 @@ func (f *unitFlags) describe(cfg *config.Config) (systemd.Unit, error) {
 		}
 	}
 	return unit, nil
+}
+
+// ownPath returns where this program is, as it was called: a symbolic link by which versions are changed stays one.
+func ownPath() (string, error) {
+	file, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("find this program's own path: %w", err)
+	}
+	called, err := exec.LookPath(os.Args[0])
+	if err != nil {
+		return file, nil
+	}
+	if called, err = filepath.Abs(called); err != nil {
+		return file, nil
+	}
+	// What it was called need not be true.
+	if is, err := filepath.EvalSymlinks(called); err != nil || is != file {
+		return file, nil
+	}
+	return called, nil
 }
 
 // unitOf returns what follows from a configuration.

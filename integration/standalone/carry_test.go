@@ -80,12 +80,12 @@ func TestCarryLosesNothing(t *testing.T) {
 		"slow":        {flags: []string{"-work=20ms"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p.service, p.load.Clients, p.handoffs = carried, 20, 18
+			p.service, p.load.Clients, p.handoffs = carried, 20, 10
 			p.mustBeClean(t)
 		})
 	}
 	t.Run("without", func(t *testing.T) {
-		r := keptPassage{service: tested, load: keptload.Config{Clients: 20}, handoffs: 18}.run(t)
+		r := keptPassage{service: tested, load: keptload.Config{Clients: 20}, handoffs: 10}.run(t)
 		if r.Failed == 0 {
 			t.Error("nothing failed: this load cannot show that carrying makes a difference")
 		}

@@ -24,7 +24,7 @@ func (s *supervisor) loadedAt(workers int) *load.Client {
 	if path, ok := strings.CutPrefix(address, "unix://"); ok {
 		network, address = "unix", path
 	}
-	client, err := load.Start(s.t.Context(), load.Config{Network: network, Address: address, Workers: workers, Duration: 2 * time.Minute})
+	client, err := load.Start(s.t.Context(), load.Config{Network: network, Address: address, Workers: workers, Rate: backgroundRate, Duration: 2 * time.Minute})
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -43,7 +43,7 @@ func plainHTTP(version string) configuration { return tested(version) }
 // Go's net/http, with no care taken in the service: steered, not one request on a new connection fails, twice in a row; shared, some
 // do, so that the same load shows that it can. This one has the machine for itself.
 func TestPlainHTTPLosesNothing(t *testing.T) {
-	const between = 4000 // so that the load is not all of it while versions start
+	const between = 1000 // so that the load is not all of it while versions start
 	steered := 100
 	if testing.Short() {
 		steered = 10

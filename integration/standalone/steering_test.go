@@ -120,10 +120,14 @@ func (s *supervisor) only(before *upgrade.GenerationStatus) {
 	}
 }
 
+// backgroundRate is how many requests a second go on beside what a test does: enough to see a gap of some milliseconds, and not so many
+// that nothing else gets to run.
+const backgroundRate = 500
+
 // loaded begins a load, which ends with the test at the latest.
 func (s *supervisor) loaded(workers int) *load.Client {
 	s.t.Helper()
-	client, err := load.Start(s.t.Context(), load.Config{Address: s.address(), Workers: workers, Duration: 2 * time.Minute})
+	client, err := load.Start(s.t.Context(), load.Config{Address: s.address(), Workers: workers, Rate: backgroundRate, Duration: 2 * time.Minute})
 	if err != nil {
 		s.t.Fatal(err)
 	}

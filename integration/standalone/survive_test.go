@@ -34,7 +34,7 @@ func TestKilledAndStartedAgain(t *testing.T) {
 			if kind == "unix" {
 				network, address = "unix", strings.TrimPrefix(address, "unix://")
 			}
-			client, err := load.Start(t.Context(), load.Config{Network: network, Address: address, Workers: 4, Duration: 5 * time.Minute})
+			client, err := load.Start(t.Context(), load.Config{Network: network, Address: address, Workers: 4, Rate: backgroundRate, Duration: 5 * time.Minute})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -2,6 +2,7 @@ package standalone
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -38,6 +39,15 @@ func TestUnitCommandLine(t *testing.T) {
 		if got := execStart(tc.args...); got != tc.want {
 			t.Errorf("unit %q:\n got %s\nwant %s", tc.args, got, tc.want)
 		}
+	}
+	// A symbolic link by which versions are changed stays one.
+	link := filepath.Join(dir, "zddsupervisor")
+	if err := os.Symlink(program, link); err != nil {
+		t.Fatal(err)
+	}
+	unit, err := exec.Command(link, "unit", "--config", filepath.Join(dir, "app.toml")).Output()
+	if err != nil || !strings.Contains(string(unit), "\nExecStart="+link+" run ") {
+		t.Errorf("unit, called as %s: %v:\n%s", link, err, unit)
 	}
 	if status, _, stderr := commandIn(t, dir, "unit", "--config", "app.toml", "--runtime-directory", "/run/elsewhere"); status != 2 || !strings.Contains(stderr, "runtime-directory") {
 		t.Errorf("a runtime directory of one's own: exit status %d: %s", status, stderr)

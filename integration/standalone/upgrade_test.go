@@ -106,7 +106,7 @@ func TestUpgrade(t *testing.T) {
 			r := startReign(t, configuration{command: []string{testservice, "-version=v0", "-serve=finish"},
 				sockets: "[[socket]]\nname = \"main\"\nlisten = \"tcp://127.0.0.1:0\"\nmode = \"" + mode + "\"\n", more: "[upgrade]\ntimeout = \"60s\"\n"})
 			before, address := r.settled(), r.address()
-			client, err := load.Start(t.Context(), load.Config{Address: address, Workers: 4, Duration: 5 * time.Minute})
+			client, err := load.Start(t.Context(), load.Config{Address: address, Workers: 4, Rate: backgroundRate, Duration: 5 * time.Minute})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -55,6 +55,7 @@ func (l *loader) check() {
 	l.checkProbe()
 	l.checkCanary()
 	l.checkCarry()
+	l.checkPass()
 	l.checkUser()
 	l.checkEnvironmentFiles()
 	l.checkPlaceholders(l.checkReleases())

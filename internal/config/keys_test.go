@@ -104,6 +104,8 @@ func TestSocketKeysAreOptions(t *testing.T) {
 		switch option {
 		case "mode":
 			values[Text] = "shared"
+		case "pass":
+			values[Text] = string(fdpass.PassFD)
 		case "protocol":
 			values[Text] = fdpass.HTTP1
 		}

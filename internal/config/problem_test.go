@@ -73,7 +73,7 @@ func TestProblems(t *testing.T) {
 		"signal":            {file: ok + "drain.signal = 'SIGFOO'", want: `FILE:2: drain.signal: "SIGFOO" is not the name of a signal, such as SIGTERM, SIGQUIT or SIGUSR1`},
 		"signal number":     {file: ok + "drain.signal = '15'", want: `FILE:2: drain.signal: "15" is not the name of a signal, such as SIGTERM, SIGQUIT or SIGUSR1`},
 		"no generations":    {file: ok + "drain.generations = 0", want: `FILE:2: drain.generations: "0" is not a whole number from 1 to 1000`},
-		"choice":            {file: ok + "ready.by = 'notfy'", want: `FILE:2: ready.by: "notfy" is not one of ["notify" "fd" "http" "accept" "exec" "delay"] (did you mean "notify"?)`},
+		"choice":            {file: ok + "ready.by = 'notfy'", want: `FILE:2: ready.by: "notfy" is not one of ["notify" "fd" "http" "accept" "exec" "einhorn" "delay"] (did you mean "notify"?)`},
 		"cgroup":            {file: ok + "cgroup = 'on'", want: `FILE:2: cgroup: "on" is not one of ["auto" "off"]`},
 		"empty text":        {file: ok + "user = ''", want: `FILE:2: user: must not be empty`},
 		"empty path":        {file: ok + "directory = ''", want: `FILE:2: directory: must not be empty`},

@@ -10,6 +10,7 @@ func socketKeys() []Key {
 			`As a flag, for each socket, the other keys of a socket are options, as in --listen 'http=tcp://:8080?backlog=1024'; the sockets of the file are ignored then.`},
 		{Name: "socket.name", Kind: Text, Doc: `Name that the service finds in LISTEN_FDNAMES. The default is made of the address.`},
 		{Name: "socket.mode", Kind: Text, Doc: `How the generations share the socket, "steered" or "shared". The default is mode; systemd:NAME goes by ReusePort= of its .socket unit, and has to say "steered" here if ready.by, probe or canary need it.`},
+		{Name: "socket.pass", Kind: Text, Doc: `How the socket comes to the service. The default is "fd": the service inherits the descriptor.`},
 		{Name: "socket.protocol", Kind: Text, Doc: `What is spoken on the socket, "http/1" for HTTP/1 without TLS; needed for handoff.keepalive.`},
 		{Name: "socket.overlap", Kind: Bool, Doc: `Whether two generations may have the socket at the same time; only for datagrams, of which each goes to one of the two then, by chance. ` +
 			`The default is true. With false the old generation is stopped, and gone, before the new one is started, and datagrams wait in the socket meanwhile: ` +

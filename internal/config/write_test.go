@@ -37,7 +37,7 @@ func TestFile(t *testing.T) {
 	// Keys that exclude each other, or some values of them, come in different lines.
 	lines := [][]string{
 		{"--name=n", "--directory=d", "--environment=A=1", "--environment=B=2=\"3\"\n", "--environment=A=4", "--environment-file=env", "--environment-file=-no",
-			"--user=root", "--group=root", "--umask=77", "--limits=nofile=1:2", "--limits", "core=infinity", "--cgroup=off", "--watchdog=1s", "--fail-fast",
+			"--user=root", "--group=root", "--umask=77", "--limits=nofile=1:2", "--limits", "core=infinity", "--cgroup=off", "--watchdog=1s", "--fail-fast", "--preset=nginx", "--pass=server-starter", "--pass=einhorn",
 			"--runtime-directory=r", "--state-directory=s", "--mode=steered", "--listen=one=:1?backlog=5&protocol=http/1&v6only=false", "--listen=udp://:1?overlap=false",
 			`--check-command=x 'a b' "" \'`, "--check-timeout=2s", "--ready-by=fd", "--ready-fd=5", "--ready-timeout=3s",
 			"--probe-path=/p", "--probe-host=h:1", "--probe-status=200", "--probe-count=2", "--probe-timeout=5s", "--probe-interval=6s", "--probe-socket=one",

@@ -59,6 +59,7 @@ func Examine(ctx context.Context, s Subject) []Finding {
 	}
 	if cfg != nil {
 		service(&r, cfg, s.Prepare)
+		preset(&r, cfg)
 		m.limits(&r, cfg, s.Unit)
 		r.about = "sockets"
 		m.sockets(ctx, &r, cfg, s.Unit)

@@ -30,7 +30,8 @@ func base() []string { return []string{"systemd", "dbus", "iproute2", "procps", 
 func Trixie() Recipe {
 	return Recipe{Suite: "trixie", Systemd: 257, Base: base(), Extra: []string{
 		"gunicorn", "uvicorn", "haproxy", "prometheus-node-exporter", "nodejs", "nginx", "libserver-starter-perl",
-		"puma",
+		"puma", "python3-hypercorn", "daphne", "lighttpd", "uwsgi-core", "uwsgi-plugin-python3", "php-fpm", "node-express", "starlet",
+		"openssh-server", "dovecot-imapd", "unbound", "podman",
 	}}
 }
 
