@@ -53,7 +53,7 @@ func (s *Supervisor) persist() {
 func (s *Supervisor) save() (*Saved, []fdpass.Socket) {
 	v := &Saved{
 		Version: savedVersion, Boot: s.boot, Phase: s.state.Phase.String(), Number: s.number, Handoffs: s.handoffs,
-		Orphan: s.orphan, Last: s.last, LastRelease: s.lastRelease, GoBack: s.goBack, Sockets: []fdpass.Snapshot{}, Generations: []savedGeneration{},
+		Orphan: s.orphan, Last: s.last, Uncarried: s.uncarried, LastRelease: s.lastRelease, GoBack: s.goBack, Sockets: []fdpass.Snapshot{}, Generations: []savedGeneration{},
 	}
 	if s.plan != nil {
 		v.Plan = s.plan.Source

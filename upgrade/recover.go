@@ -23,6 +23,9 @@ import (
 func (s *Supervisor) takeOver(v *Saved) {
 	s.number, s.handoffs, s.last, s.orphan = max(v.Number, s.number), max(v.Handoffs, s.handoffs), v.Last, v.Orphan
 	s.lastRelease, s.goBack = v.LastRelease, v.GoBack
+	if manners[v.Uncarried] != "" {
+		s.uncarried = v.Uncarried
+	}
 	if h := v.Handoff; h != nil {
 		h.Record.Began = s.clock.time(h.Began)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/zddsupervisor/zddsupervisor/child"
 	"github.com/zddsupervisor/zddsupervisor/fdpass"
+	"github.com/zddsupervisor/zddsupervisor/internal/carry"
 )
 
 // Errors that the methods of a Supervisor return, beside *HandoffError.
@@ -129,8 +130,9 @@ type Supervisor struct {
 	repairs   backoff   // of a live generation that nobody gets to
 	repairAt  time.Time // when the next of them may begin
 	carriers  carriers
-	leaving   []departure // seats to give up once no step uses the sockets
-	pruning   bool        // old releases are being removed
+	uncarried carry.Reason // why no connections are carried over any more, see carriedOver; "" while they are
+	leaving   []departure  // seats to give up once no step uses the sockets
+	pruning   bool         // old releases are being removed
 
 	lastRelease string   // of the last generation that was live
 	goBack      []string // releases, of which the next restart takes the first that is fit; none for the current one

@@ -5,9 +5,18 @@ import "github.com/zddsupervisor/zddsupervisor/internal/load"
 const (
 	nodeApp = `const fs = require('node:fs');
 const http = require('node:http');
+const zlib = require('node:zlib');
+const executed = fs.openSync('/run/executed', 'a');
 const server = http.createServer((req, res) => {
-  res.setHeader('X-Version', process.pid);
-  req.resume().on('end', () => res.end('hello\n'));
+  let size = 0, crc = 0;
+  req.on('data', (piece) => { size += piece.length; crc = zlib.crc32(piece, crc); });
+  req.on('end', () => {
+    fs.writeSync(executed, req.url + ' \n');
+    res.setHeader('X-Version', process.pid);
+    res.setHeader('X-Id', req.url.replace(/.*id=/, ''));
+    res.setHeader('X-Body', size + '-' + crc.toString(16).padStart(8, '0'));
+    res.end('hello\n');
+  });
 });
 server.listen({ fd: 3 }, () => fs.writeSync(Number(process.argv[2]), '\n'));
 process.on('SIGTERM', () => server.close());

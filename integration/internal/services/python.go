@@ -3,15 +3,24 @@ package services
 import "github.com/zddsupervisor/zddsupervisor/internal/load"
 
 const (
-	wsgiApp = `import os
+	wsgiApp = `import os, zlib
+
+executed = open("/run/executed", "ab", buffering=0)
 
 def app(environ, start_response):
-    environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
-    # The arbiter's pid tells the versions apart.
-    start_response("200 OK", [("Content-Type", "text/plain"), ("X-Version", str(os.getppid()))])
+    query, body = environ["QUERY_STRING"], environ["wsgi.input"].read()
+    executed.write(b"/?%s \n" % query.encode())
+    start_response("200 OK", [
+        ("Content-Type", "text/plain"),
+        ("X-Version", str(os.getppid())), # the arbiter's pid tells the versions apart
+        ("X-Id", query.removeprefix("id=")),
+        ("X-Body", "%d-%08x" % (len(body), zlib.crc32(body))),
+    ])
     return [b"hello\n"]
 `
-	asgiApp = `import os
+	asgiApp = `import os, zlib
+
+executed = open("/run/executed", "ab", buffering=0)
 
 async def app(scope, receive, send):
     if scope["type"] == "lifespan":
@@ -22,11 +31,18 @@ async def app(scope, receive, send):
         await receive()
         await send({"type": "lifespan.shutdown.complete"})
         return
-    more = True
+    size, crc, more = 0, 0, True
     while more:
-        more = (await receive()).get("more_body", False)
-    headers = [(b"x-version", os.environ["STARTED"].encode()), (b"content-length", b"6")]
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
+        message = await receive()
+        body, more = message.get("body", b""), message.get("more_body", False)
+        size, crc = size + len(body), zlib.crc32(body, crc)
+    query = scope["query_string"]
+    executed.write(b"/?%s \n" % query)
+    await send({"type": "http.response.start", "status": 200, "headers": [
+        (b"x-version", str(os.getpid()).encode()),
+        (b"x-id", query.removeprefix(b"id=")),
+        (b"x-body", b"%d-%08x" % (size, crc)),
+    ]})
     await send({"type": "http.response.body", "body": b"hello\n"})
 `
 )
@@ -56,9 +72,8 @@ func gunicornThreads() Service {
 command = ["/usr/bin/gunicorn", "--worker-class=gthread", "--workers=2", "--threads=8", "hello:app"]
 directory = "/srv/app"
 `,
-		Load:   load.Config{Rate: 200},
-		Keeps:  true,
-		Blocks: true,
+		Load:  load.Config{Rate: 200},
+		Keeps: true,
 	}
 }
 

@@ -2,9 +2,18 @@ package services
 
 import "github.com/zddsupervisor/zddsupervisor/internal/load"
 
-const pumaApp = `run lambda { |env|
-  env["rack.input"]&.read
-  [200, { "content-type" => "text/plain", "x-version" => Process.pid.to_s }, ["hello\n"]]
+const pumaApp = `require "zlib"
+executed = File.open("/run/executed", "a")
+executed.sync = true
+run lambda { |env|
+  query, body = env["QUERY_STRING"], env["rack.input"].read
+  executed.write("/?#{query} \n")
+  [200, {
+    "content-type" => "text/plain",
+    "x-version" => Process.pid.to_s,
+    "x-id" => query.delete_prefix("id="),
+    "x-body" => format("%d-%08x", body.bytesize, Zlib.crc32(body)),
+  }, ["hello\n"]]
 }
 `
 

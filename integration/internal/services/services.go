@@ -14,6 +14,9 @@ import (
 // Address is where each of them listens.
 const Address = "127.0.0.1:8080"
 
+// Executed is the file to which gunicorn, uvicorn, puma, nginx and Node.js append the target of each request that they execute, with a blank after it.
+const Executed = "/run/executed"
+
 // A Service is one of them.
 type Service struct {
 	// Name is that of its recipe in docs/services.md.
@@ -26,8 +29,8 @@ type Service struct {
 	// Program compiles it, if it is no package of Debian's; it is put at ProgramPath.
 	Program func(*build.Programs, context.Context) (string, error)
 	// Keeps tells that it keeps connections open between requests, and closes them in a way in which they can be carried over (HAProxy ends
-	// them with shutdown(2)). Blocks tells that it reads some of them with blocking calls: of those a few are left to it.
-	Keeps, Blocks bool
+	// them with shutdown(2)).
+	Keeps bool
 	// Persistent tells that it keeps connections open between requests at all; it is implied by Keeps.
 	Persistent bool
 	// SharedReady is the [ready] table for a shared socket, on which the supervisor itself cannot ask; "" if Config does for that.

@@ -6,11 +6,13 @@ const (
 	nginxConfig = `error_log stderr warn;
 events {}
 http {
-    access_log off;
+    log_format targets '$request_uri ';
+    access_log /run/executed targets;
     server {
         listen 127.0.0.1:8080;
         location / {
             add_header X-Version $pid;
+            add_header X-Id $arg_id;
             return 200 "hello\n";
         }
     }
@@ -26,7 +28,7 @@ defaults
     timeout server 10s
 frontend web
     bind fd@3
-    http-request return status 200 content-type text/plain string "hello" hdr X-Version "%pid"
+    http-request return status 200 content-type text/plain string "hello" hdr X-Version "%pid" hdr X-Id "%[url_param(id)]"
 `
 	lighttpdConfig = `server.modules = ("mod_setenv")
 server.document-root = "/srv/app"
