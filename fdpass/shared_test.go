@@ -208,7 +208,7 @@ func TestReconfigureNotChangeable(t *testing.T) {
 	}
 	// Another way to say the same is no change.
 	s := mustOpen(t, "tcp://:0?v6only")
-	for _, same := range []string{"a=tcp6://:0", "tcp6://[::]:0?mode=steered", "tcp://[::]:0?v6only=yes&backlog=9"} {
+	for _, same := range []string{"a=tcp6://:0", "tcp6://[::]:0?mode=steered", "tcp://[::]:0?v6only=yes&backlog=9", "tcp6://:0?pass=fd"} {
 		if err := s.Reconfigure(mustParse(t, same)); err != nil {
 			t.Errorf("%s: %v", same, err)
 		}

@@ -98,7 +98,7 @@ func (s Spec) checkMode() *SpecError {
 }
 
 func (s Spec) checkPass() *SpecError {
-	if s.Pass == "" || slices.Contains(passes(), s.Pass) {
+	if slices.Contains(passes(), s.pass()) {
 		return nil
 	}
 	var known []string

@@ -27,8 +27,7 @@ func tests(ctx context.Context, r *report) {
 }
 
 func integrationTests(ctx context.Context, r *report) {
-	// They wait for systemd, for drains and for loads at a rate, more than they compute.
-	testPackages(ctx, r, measures, "-p=1", "-parallel=4", "-timeout=40m")
+	testPackages(ctx, r, measures, "-p=1", "-timeout=40m")
 }
 
 // testPackages runs "go test" with these arguments for all packages of the module that are wanted.
