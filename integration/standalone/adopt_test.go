@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/zddsupervisor/zddsupervisor/integration/internal/keptload"
 	"github.com/zddsupervisor/zddsupervisor/internal/control"
 	"github.com/zddsupervisor/zddsupervisor/upgrade"
 )
@@ -125,7 +126,7 @@ func TestAdoptCarries(t *testing.T) {
 		c.sockets += "pass = \"adopt\"\n"
 		return c
 	}
-	keptPassage{service: service, clients: 10, handoffs: 5}.mustBeClean(t)
+	keptPassage{service: service, load: keptload.Config{Clients: 10}, handoffs: 5}.mustBeClean(t)
 }
 
 // A service that took its socket over may bind it from the next version on, and the other way round: it is the same socket.
