@@ -89,7 +89,7 @@ func (f *forwarder) take(fd *FD, skip []uint64) {
 		defer f.relays.Done()
 		if err := f.relay(client); err != nil {
 			f.lost.Add(1)
-			f.log.Warn("a connection that the old generation did not accept could not be passed on", "client", client.RemoteAddr().String(), "cause", err)
+			f.log.Warn("a connection that the old generation did not accept could not be passed on", "client", peer(client), "cause", err)
 		}
 	}()
 }
@@ -122,9 +122,18 @@ func (f *forwarder) relay(client *net.TCPConn) error {
 		return err
 	}
 	f.done.Add(1)
-	f.log.Info("passed on a connection that the old generation did not accept", "client", client.RemoteAddr().String())
+	f.log.Info("passed on a connection that the old generation did not accept", "client", peer(client))
 	(&relay{client: client, server: server}).run()
 	return nil
+}
+
+// peer returns the address of the client, for the log. That of one which has broken
+// off before the connection was accepted is not known any more.
+func peer(client *net.TCPConn) string {
+	if addr := client.RemoteAddr(); addr != nil {
+		return addr.String()
+	}
+	return "gone"
 }
 
 // hold has close cut the connection.

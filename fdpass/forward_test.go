@@ -454,3 +454,26 @@ func TestCloseCutsRelays(t *testing.T) {
 		}
 	}
 }
+
+// TestStragglerGone has clients break off while they wait in the seat of a generation
+// that does not accept: their address cannot be had any more.
+func TestStragglerGone(t *testing.T) {
+	t.Parallel()
+	s := mustSteer(t, steeredSpecs[0])
+	serve(t, s, 1, 0).stop()
+	const all = 20
+	for range all {
+		c, err := net.Dial("tcp", s.Addr()[len("tcp://"):])
+		if err != nil {
+			t.Fatal(err)
+		}
+		must(t, c.(*net.TCPConn).SetLinger(0), c.Close()) // with a reset
+	}
+	serveWith(t, s, 2, 0, mirror(2))
+	must(t, s.Cutover(2), s.Forward(1))
+	eventually(t, "all were looked at", func() bool {
+		st := mustStats(t, s)
+		return st.Forwarded+st.Lost == all
+	})
+	must(t, s.Leave(1))
+}
