@@ -187,7 +187,7 @@ func (f *firewall) joined(*own, *lane) error { return nil }
 
 func (f *firewall) leaving(*own) error { return nil }
 
-func (f *firewall) left(*own) error { return nil }
+func (f *firewall) left(*own, *lane) error { return nil }
 
 // end empties the table as long as there are connections, which would break off
 // with it.
@@ -197,6 +197,8 @@ func (f *firewall) end(inUse bool) error {
 	}
 	return f.table.Remove()
 }
+
+func (f *firewall) inOrder(p *own) []*FD { return p.parts() }
 
 // resume goes on from what the firewall has.
 func (f *firewall) resume(p *own) error {

@@ -17,16 +17,19 @@ import (
 
 // group is the way of a service that listens on the address itself, with
 // SO_REUSEPORT: its sockets join the holder's group, in which the program says who
-// gets connections. The holder is the first of it and never leaves, and those of
-// the lanes follow in their order, as many as each has.
+// gets connections.
 //
-// A holder that was lost with its supervisor is opened again, and is the second then:
-// after the one socket of the generation that serves. It stays that while there is a
-// lane before it, since who leaves is replaced by the last.
+// The program knows sockets by their places, which the kernel does not tell: they are
+// counted here. Whoever joins is the last, and the last takes the place of one that
+// leaves. Which of a lane's sockets has which of its places is not known, and does not
+// matter as long as those that move are of one lane.
 type group struct {
+	order   []*lane // whose the sockets are; nil is the holder
 	dialing []*probeConn
-	second  bool // the holder is
 }
+
+// newGroup returns the way of a socket whose holder is the first of its group.
+func newGroup() *group { return &group{order: []*lane{nil}} }
 
 // openByReusePort opens the socket of a spec with PassReusePort anew. owner is the
 // user of the service: the kernel lets nobody else's sockets into the group.
@@ -39,7 +42,7 @@ func openByReusePort(s Spec, owner int, log *slog.Logger) (_ *own, err error) {
 	if err := (steering{}).attach(fd.Raw()); err != nil {
 		return nil, err
 	}
-	return newOwn(s, fd, e, &group{}, log), nil
+	return newOwn(s, fd, e, newGroup(), log), nil
 }
 
 // openGroup returns a socket that listens on the address and is the first of its
@@ -96,12 +99,8 @@ func joinGroup(s Spec, t target, owner int) (_ *FD, e endpoint, err error) {
 	return fd, e, err
 }
 
-// joinAgain opens a holder beside the socket of a lane, which is the only one of its
-// group. The caller owns it.
+// joinAgain opens a holder beside the sockets of a lane. The caller owns it.
 func joinAgain(s Spec, l *lane) (_ *FD, e endpoint, err error) {
-	if err := (steering{}).attach(l.fd.Raw()); err != nil {
-		return nil, e, err
-	}
 	if e, err = inspect(l.fd.Raw()); err != nil {
 		return nil, e, err
 	}
@@ -116,26 +115,32 @@ func joinAgain(s Spec, l *lane) (_ *FD, e endpoint, err error) {
 	return joinGroup(s, target{addr, e.network == TCP6}, int(st.Uid))
 }
 
-// places returns the first place of a lane in the group, and how many it has. A
-// lane without sockets, and nil, have the holder's.
-func (g *group) places(p *own, l *lane) (first, n int) {
-	second := g.second && len(p.lanes) > 0
-	switch {
-	case (l == nil || l.fd.Raw() < 0) && second:
-		return 1, 1
-	case l == nil || l.fd.Raw() < 0:
-		return 0, 1
-	case second && l == p.lanes[0]:
-		return 0, 1
+// places returns the places that a lane has in the group. A lane without sockets there
+// has the holder's.
+func (g *group) places(l *lane) (all []int) {
+	if !slices.Contains(g.order, l) {
+		l = nil
 	}
-	first = 1
-	for _, before := range p.lanes {
-		if before == l {
-			break
+	for place, of := range g.order {
+		if of == l {
+			all = append(all, place)
 		}
-		first += before.sockets()
 	}
-	return first, l.sockets()
+	return all
+}
+
+// gone notes that the sockets of a lane are not in the group any more. The last ones
+// are in their places now. It reports whether the places of the others are known: if
+// several left, those that moved have to be of one lane.
+func (g *group) gone(l *lane) (known bool) {
+	moved := slices.Clone(g.order[len(g.order)-countOf(g.order, l):])
+	moved = slices.DeleteFunc(moved, func(of *lane) bool { return of == l })
+	for place := slices.Index(g.order, l); place >= 0; place = slices.Index(g.order, l) {
+		last := len(g.order) - 1
+		g.order[place] = g.order[last]
+		g.order = g.order[:last]
+	}
+	return len(slices.Compact(moved)) <= 1
 }
 
 // sockets returns how many there are.
@@ -147,16 +152,13 @@ func (l *lane) sockets() int {
 }
 
 func (g *group) set(p *own) error {
-	var s steering
-	s.to, s.among = g.places(p, p.target)
+	s := steering{to: g.places(p.target)}
 	if p.canary != nil {
-		s.canary, s.canaryAmong = g.places(p, p.canary)
-		s.share = p.share
+		s.canary, s.share = g.places(p.canary), p.share
 	}
 	for _, c := range g.dialing {
 		if l := p.laneOf(c.gen); l != nil {
-			place, _ := g.places(p, l)
-			s.probes = append(s.probes, probe{c.from, c.to, place})
+			s.probes = append(s.probes, probe{c.from, c.to, g.places(l)[0]})
 		}
 	}
 	return s.attach(p.holder.Raw())
@@ -177,43 +179,82 @@ func (g *group) port(p *own) (uint16, error) {
 	return at.Port(), err
 }
 
-// joined takes the sockets of a forsaken lane out of the group, and the new ones, which
-// are the last and get nothing yet, take their places: all others stay where they are,
-// so that no connection finds a place that is not what the program means. Where the
-// numbers differ it is left for when its place is needed.
+// joined has the new sockets, which are the last and get nothing yet, take the places of
+// those of a forsaken lane, which leave: all others stay where they are, so that no
+// connection finds a place that is not what the program means. Where the numbers differ
+// that is left for when their places are needed.
 func (g *group) joined(p *own, l *lane) error {
+	for range l.sockets() - countOf(g.order, l) {
+		g.order = append(g.order, l)
+	}
 	i := slices.IndexFunc(p.lanes, func(old *lane) bool { return old.gen == 0 && old.forwards && old != p.target && old != p.canary })
-	last := len(p.lanes) - 1
-	if i < 0 || p.lanes[last] != l || l.sockets() != p.lanes[i].sockets() || l == p.target || l == p.canary {
+	if i < 0 || p.lanes[len(p.lanes)-1] != l || l.sockets() != countOf(g.order, p.lanes[i]) || l == p.target || l == p.canary {
 		return g.set(p)
 	}
 	forsaken := p.lanes[i]
 	p.countDropped(forsaken)
 	forsaken.shutdown()
-	p.lanes[i] = l
-	p.lanes = p.lanes[:last]
+	p.lanes = slices.Delete(p.lanes, i, i+1)
+	g.gone(forsaken) // those that move are all the new one's
 	return errors.Join(g.set(p), forsaken.close())
 }
 
-// leaving lets connections wait in the holder while places change: where one
-// leaves, the last takes its place, and which that is of several is not known.
-func (g *group) leaving(p *own) error {
-	place, _ := g.places(p, nil)
-	return steering{to: place}.attach(p.holder.Raw())
+func countOf(order []*lane, l *lane) (n int) {
+	for _, of := range order {
+		if of == l {
+			n++
+		}
+	}
+	return n
 }
 
-func (g *group) left(p *own) error {
-	g.second = g.second && len(p.lanes) > 0 && p.lanes[0].sockets() > 0
-	err := g.set(p)
+// leaving lets connections wait in the holder while places change.
+func (g *group) leaving(p *own) error {
+	return steering{to: g.places(nil)}.attach(p.holder.Raw())
+}
+
+// left takes all sockets away that connections do not go to where the places of the
+// others are not known, so that they are.
+func (g *group) left(p *own, l *lane) error {
+	var errs []error
+	if !g.gone(l) {
+		for _, other := range slices.Clone(p.lanes) {
+			if other != p.target && other != p.canary && slices.Contains(g.order, other) {
+				errs = append(errs, p.remove(other))
+			}
+		}
+	}
+	errs = append(errs, g.set(p))
 	if p.target != nil {
 		p.emptyHolder()
 	}
-	return err
+	return errors.Join(errs...)
 }
 
 func (g *group) end(bool) error { return nil }
 
-func (g *group) resume(p *own) error { return p.turn(p.target, nil, 0) }
+func (g *group) inOrder(p *own) (fds []*FD) {
+	left := p.parts()
+	for _, l := range g.order {
+		of := []*FD{p.holder}
+		if l != nil {
+			of = l.fds()
+		}
+		i := slices.IndexFunc(left, func(fd *FD) bool { return slices.Contains(of, fd) })
+		fds = append(fds, left[i])
+		left = slices.Delete(left, i, i+1)
+	}
+	return append(fds, left...) // those that were shut down
+}
+
+func (g *group) resume(p *own) error {
+	for _, l := range p.lanes {
+		if l.deaf() {
+			g.gone(l) // they are the last
+		}
+	}
+	return p.turn(p.target, nil, 0)
+}
 
 // dial opens a connection that the program sends to the lane's first socket.
 func (g *group) dial(ctx context.Context, p *own, l *lane) (net.Conn, error) {

@@ -99,7 +99,7 @@ func (p *own) remove(l *lane) error {
 	lost := l.queue()
 	l.shutdown() // also where a process of the generation has them still
 	p.lanes = slices.DeleteFunc(p.lanes, func(other *lane) bool { return other == l })
-	err := p.way.left(p)
+	err := p.way.left(p, l)
 	if lost > 0 {
 		p.forwarder.lost.Add(int64(lost))
 		p.log.Warn("connections were reset that nobody would accept", "generation", l.gen, "port", l.port, "connections", lost)
@@ -211,8 +211,9 @@ func (p *own) fits(l *lane, listeners []*FD) error {
 	if l.port != p.spec.port() {
 		return nil
 	}
-	if g, ok := p.way.(*group); ok && g.second && len(listeners) > 1 {
-		return fmt.Errorf("generation %d listens with %d sockets, and the supervisor has lost its place in their group when it was killed: restart the service once", l.gen, len(listeners))
+	if len(listeners) == 0 {
+		return fmt.Errorf("the sockets with which generation %d listens on %s cannot be duplicated, see pidfd_getfd(2), and connections cannot be sent to them: "+
+			"as another user than the service's it takes CAP_SYS_PTRACE", l.gen, p.Addr())
 	}
 	for _, fd := range listeners {
 		e, err := inspect(fd.Raw())
@@ -401,7 +402,7 @@ func (p *own) Snapshot() (Snapshot, error) {
 	if p.target != nil {
 		s.Target = p.target.gen
 	}
-	for _, fd := range p.parts() {
+	for _, fd := range p.way.inOrder(p) {
 		part, err := partOf(fd.Raw())
 		if err != nil {
 			return s, err

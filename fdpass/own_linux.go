@@ -59,12 +59,15 @@ type way interface {
 	// joined is called when the sockets of a lane were found, which is the last.
 	joined(p *own, l *lane) error
 	// leaving is called before the sockets of a lane without a share are closed, and
-	// left after that.
+	// left after that, and where a process has shut them down.
 	leaving(p *own) error
-	left(p *own) error
+	left(p *own, l *lane) error
 	// end is called when the socket is closed: inUse says that generations have
 	// connections still. It is called again once they have not.
 	end(inUse bool) error
+	// inOrder returns the descriptors that there are, which are borrowed, in the order
+	// that the way's resume wants to know.
+	inOrder(p *own) []*FD
 	// resume takes over from another supervisor.
 	resume(p *own) error
 	// dial connects to a lane and to nobody else.

@@ -1,6 +1,7 @@
 package fdpass
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -9,71 +10,120 @@ import (
 // restoreOwn makes a socket of its snapshot. A holder that is lost is opened again:
 // nothing but what waited in it is lost with it.
 func restoreOwn(s Snapshot, find func(Part) *FD, log *slog.Logger) (_ *own, err error) {
-	var holder *FD
-	var e endpoint
-	var lanes []*lane
-	again := &group{}
+	p := newOwn(s.Spec, NewFD(-1), endpoint{}, nil, log)
 	defer func() {
-		if err != nil {
-			for _, l := range lanes {
-				_ = l.close()
-			}
-			if holder != nil {
-				_ = holder.Close()
-			}
+		if err == nil {
+			return
+		}
+		for _, fd := range p.parts() {
+			_ = fd.Close() // the first error is the one that tells
 		}
 	}()
-	for _, at := range s.Ports {
-		lanes = append(lanes, &lane{seat: &seat{fd: NewFD(-1), gen: at.Generation}, port: at.Port, met: true})
-	}
-	for _, part := range s.Parts {
-		fd, at, err := restorePart(part, find)
-		switch {
-		case err != nil:
-			log.Info("a part of a socket is not there any more", "socket", s.Spec.FDName(), "generation", part.Generation, "cause", err)
-		case part.Lane < 0 || part.Lane > len(lanes):
-			_ = fd.Close()
-		case part.Lane == 0:
-			holder, e = fd, at
-		default:
-			seat := lanes[part.Lane-1].seat
-			if seat.fd.Raw() < 0 {
-				seat.fd = fd
-			} else {
-				seat.more = append(seat.more, fd)
-			}
-		}
-	}
-	if holder == nil {
-		log.Warn("the supervisor's own socket on the address is lost, and with it the connections that waited there; it is opened again", "socket", s.Spec.FDName())
-		open := openHolder
-		if s.Spec.Pass == PassReusePort {
-			open = func(s Spec, _ *slog.Logger) (*FD, endpoint, error) {
-				lanes = slices.DeleteFunc(lanes, func(l *lane) bool { return l.fd.Raw() < 0 })
-				if len(lanes) != 1 || lanes[0].sockets() != 1 {
-					return nil, endpoint{}, fmt.Errorf("%d generations have sockets in its group, and where one comes to stand there is not known: %w", len(lanes), ErrLost)
-				}
-				again.second = true
-				return joinAgain(s, lanes[0])
-			}
-		}
-		if holder, e, err = open(s.Spec, log); err != nil {
-			return nil, err
-		}
-	}
-	var w way = again
-	if s.Spec.Pass == PassPort {
-		f, err := newFirewall(s.Spec, e, "")
-		if err != nil {
-			return nil, err
-		}
-		f.table.Name = s.Table
-		w = f
-	}
-	p := newOwn(s.Spec, holder, e, w, log)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.lanes = lanes
+	for _, at := range s.Ports {
+		p.lanes = append(p.lanes, &lane{seat: &seat{fd: NewFD(-1), gen: at.Generation}, port: at.Port, met: true})
+	}
 	p.target = p.laneOf(s.Target)
-	return p, p.way.resume(p)
+	lost := &lane{seat: &seat{fd: NewFD(-1)}}
+	g := &group{}
+	for _, part := range s.Parts {
+		if part.Lane < 0 || part.Lane > len(p.lanes) {
+			continue
+		}
+		var l *lane
+		if part.Lane > 0 {
+			l = p.lanes[part.Lane-1]
+		}
+		fd, at, err := restorePart(part, find)
+		if err != nil {
+			log.Info("a part of a socket is not there any more", "socket", s.Spec.FDName(), "generation", part.Generation, "cause", err)
+			g.order = append(g.order, lost)
+			continue
+		}
+		g.order = append(g.order, l)
+		if l == nil {
+			p.holder, p.endpoint = fd, at
+		} else if err := p.addTo(l, fd); err != nil {
+			return nil, err
+		}
+	}
+	if s.Spec.Pass == PassPort {
+		err = p.restorePort(s)
+	} else {
+		err = p.restoreGroup(s, g, lost)
+	}
+	return p, err
+}
+
+// holderLost is what the log says of a holder that is opened again.
+const holderLost = "the supervisor's own socket on the address is lost, and with it the connections that waited there; it is opened again"
+
+func (p *own) restorePort(s Snapshot) error {
+	if p.holder.Raw() < 0 {
+		p.log.Warn(holderLost)
+		holder, e, err := openHolder(s.Spec, p.log)
+		if err != nil {
+			return err
+		}
+		p.holder, p.endpoint = holder, e
+	}
+	f, err := newFirewall(s.Spec, p.endpoint, "")
+	if err != nil {
+		return err
+	}
+	f.table.Name = s.Table
+	p.way = f
+	return f.resume(p)
+}
+
+// restoreGroup counts the places in g anew, of which those of lost were closed with
+// the supervisor before.
+func (p *own) restoreGroup(s Snapshot, g *group, lost *lane) error {
+	if slices.Contains(g.order, lost) {
+		if err := p.reallyLost(s); err != nil {
+			return err
+		}
+		if !g.gone(lost) {
+			return fmt.Errorf("sockets of several generations are in its group on %s, and some have left it: which place each has is not known: %w", s.Spec.Address, ErrLost)
+		}
+	}
+	p.way = g
+	if p.holder.Raw() >= 0 {
+		return g.resume(p)
+	}
+	p.log.Warn(holderLost)
+	i := slices.IndexFunc(p.lanes, func(l *lane) bool { return l.sockets() > 0 && !l.deaf() })
+	if i < 0 {
+		return ErrLost
+	}
+	// The program is there before the one that it keeps connections from.
+	if err := (steering{to: g.places(p.target)}).attach(p.lanes[i].fd.Raw()); err != nil {
+		return err
+	}
+	holder, e, err := joinAgain(s.Spec, p.lanes[i])
+	if err != nil {
+		return err
+	}
+	p.holder, p.endpoint = holder, e
+	g.order = append(g.order, nil)
+	return g.resume(p)
+}
+
+// reallyLost returns an error if a socket that was not found listens still, so that
+// it has its place still.
+func (p *own) reallyLost(s Snapshot) error {
+	listening, err := listenersOn(s.Spec.port())
+	if err != nil {
+		return err
+	}
+	known := p.parts()
+	for _, part := range s.Parts {
+		found := slices.ContainsFunc(known, func(fd *FD) bool { id, err := PartID(fd); return err == nil && id == part.ID })
+		listens := slices.ContainsFunc(listening, func(l listener) bool { return l.inode == part.Inode })
+		if !found && listens {
+			return errors.Join(fmt.Errorf("a socket of generation %d listens on %s, and cannot be duplicated", part.Generation, s.Spec.Address), ErrLost)
+		}
+	}
+	return nil
 }

@@ -136,6 +136,14 @@ func (p *own) Revive(gen int) (bool, error) {
 		p.repaired++
 		p.emptyHolder()
 	}
+	for _, l := range p.lanes {
+		if !l.deaf() {
+			continue
+		}
+		if err := p.way.left(p, l); err != nil {
+			return false, err
+		}
+	}
 	l := p.laneOf(gen)
 	if l == nil || !l.deaf() {
 		return false, nil
