@@ -28,11 +28,7 @@ func binding(version string, flags ...string) configuration {
 // A service that binds its own address is handed off without losing one request on a new connection, in one instant, as one that takes
 // its socket over: Go's net/http, with no care taken, by itself and with workers that all bind.
 func TestAdoptLosesNothing(t *testing.T) {
-	handoffs := 100
-	if testing.Short() {
-		handoffs = 10
-	}
-	passage{service: func(v string) configuration { return binding(v) }, handoffs: handoffs, between: 2000}.mustBeClean(t)
+	passage{service: func(v string) configuration { return binding(v) }, handoffs: *longRun, between: 2000}.mustBeClean(t)
 }
 
 func TestAdoptWorkersLoseNothing(t *testing.T) {

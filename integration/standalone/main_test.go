@@ -3,6 +3,7 @@ package standalone
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,6 +16,9 @@ import (
 // program is the binary under test, built with -race if these tests were; testservice is a service for it that is no larger than
 // it has to be, so that what is measured is not the time that it takes to start.
 var program, testservice string
+
+// longRun is a flag, since a hundred take a minute for each.
+var longRun = flag.Int("handoffs", 15, "handoffs under load of each way in which a service binds by itself")
 
 func TestMain(m *testing.M) {
 	if mode := os.Getenv(serviceEnv); mode != "" {

@@ -148,14 +148,10 @@ func oneInstant(result *load.Result) (mixed []int) {
 	return mixed
 }
 
-// Each generation has a port of its own, and the firewall redirects: through 100 handoffs nothing fails, for callers on the machine
+// Each generation has a port of its own, and the firewall redirects: nothing fails, for callers on the machine
 // itself, over both families, and on another one, and the cutover is one instant.
 func TestPortLosesNothing(t *testing.T) {
 	t.Parallel()
-	handoffs := 100
-	if testing.Short() {
-		handoffs = 10
-	}
 	p := newPlace(t).start(byPort("v0"))
 	loads := map[string]*remoteLoad{
 		"from another machine": p.load(p.wire.B, load.Config{Address: p.wire.A.Address + ":" + publicPort, Workers: 8}),
@@ -167,7 +163,7 @@ func TestPortLosesNothing(t *testing.T) {
 		l.version("v0")
 		all = append(all, l)
 	}
-	intervals := p.handoffs(handoffs, func(v string) configuration { return byPort(v) }, all...)
+	intervals := p.handoffs(*longRun, func(v string) configuration { return byPort(v) }, all...)
 	for name, l := range loads {
 		result := l.stop()
 		verdict := result.Judge(intervals)
