@@ -94,8 +94,8 @@ func TestPortCrash(t *testing.T) {
 	}
 }
 
-// Somebody empties the firewall: new connections wait, and the table is made again; those that are open then hang, as the kernel knows
-// nothing of their port any more. Somebody changes the table: that is left alone, and a handoff is refused, with what is wrong and what
+// Somebody empties the firewall: new connections wait, and the table is made again; those that are open then hang or break off, also in
+// their handshake, as the kernel knows nothing of their port any more. Somebody changes the table: that is left alone, and a handoff is refused, with what is wrong and what
 // helps; and that does help.
 func TestPortFirewallChanged(t *testing.T) {
 	t.Parallel()
@@ -122,7 +122,7 @@ func TestPortFirewallChanged(t *testing.T) {
 	client.version("v9")
 	p.settled()
 	result := client.stop()
-	if result.Count(load.Refused) > 0 || result.Failed() > workers*removals || repaired() != removals {
+	if result.Failed() > workers*removals || repaired() != removals {
 		t.Errorf("repaired %d times, %s", repaired(), describeLoad(result))
 	}
 }
