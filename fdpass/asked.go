@@ -28,7 +28,9 @@ func (a Asked) inet() bool { return Spec{Network: a.network}.inet() }
 // Means reports whether who asks for this gets the socket of b: it is what the socket
 // is bound to. An address of the machine is not the same as all of them, nor is IPv4
 // the same as IPv6: the service would take connections that it did not ask for, and
-// see addresses of clients in a form that it does not expect. Port 0 means a socket
+// see addresses of clients in a form that it does not expect. An IPv4 address that is
+// asked for in the form of IPv6 is the IPv4 address, though: such a service knows both
+// forms. Port 0 means a socket
 // whose configuration says 0 too.
 //
 // A unix path is the same if its directory is, by whatever way it was reached. For

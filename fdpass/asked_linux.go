@@ -72,6 +72,9 @@ func decodeAsked(family int, network string, v6only bool, sockaddr []byte, locat
 		if ip.IsUnspecified() && v6only {
 			a.network += "6"
 		}
+		if !v6only { // an IPv4 address in the form in which Java, for one, binds it
+			ip = ip.Unmap()
+		}
 		a.ip = netip.AddrPortFrom(ip, binary.BigEndian.Uint16(rest))
 		return a, nil
 	}

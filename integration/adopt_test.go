@@ -15,16 +15,29 @@ const adopted = "\n[[socket]]\nname = \"http\"\nlisten = \"tcp://" + address + "
 // program is one of them.
 func TestAdoptRealServices(t *testing.T) {
 	t.Parallel()
-	m := boot(t, rootfs.Trixie())
 	static := services.Service{
 		Name: "go", Load: load.Config{Workers: 2},
 		Config: fmt.Sprintf("command = [%q, \"-version={generation}\", \"-serve=http\", \"-bind=%s\"]\n", servicePath, address),
 	}
-	for _, service := range append(services.Binding(), static) {
+	handOffAll(t, boot(t, rootfs.Trixie()), "adopt", append(services.Binding(), static))
+}
+
+// TestBindingServicesOfForky hands off those that Debian 13 does not have, or not in this version.
+func TestBindingServicesOfForky(t *testing.T) {
+	t.Parallel()
+	m := boot(t, rootfs.Forky())
+	handOffAll(t, m, "adopt", services.BindingToo())
+	handOffAll(t, m, "reuseport", services.ReusePort())
+}
+
+// handOffAll hands off services that bind for themselves, one after the other, under load of new connections.
+func handOffAll(t *testing.T, m *testMachine, pass string, all []services.Service) {
+	t.Helper()
+	for _, service := range all {
 		for path, content := range service.Files {
 			m.write(path, content)
 		}
-		s := supervise(t, m, "name = \"svc\"\n"+service.Config+adopted)
+		s := supervise(t, m, fmt.Sprintf("name = \"svc\"\n%s\n[[socket]]\nname = \"http\"\nlisten = \"tcp://%s\"\npass = %q\n", service.Config, address, pass))
 		s.must("systemctl", "start", unitName)
 		l := s.load(service.Load)
 		l.versions(1)
@@ -35,9 +48,9 @@ func TestAdoptRealServices(t *testing.T) {
 		s.eventually("the last old version is gone", func() bool { return len(s.status().Generations) == 1 })
 		result := l.stop()
 		judgement := result.Judge(l.handoffs)
-		t.Logf("%s, %d handoffs: %s", service.Name, handoffs, judgement)
+		t.Logf("%s, %s, %d handoffs: %s", service.Name, pass, handoffs, judgement)
 		if judgement.Verdict != load.Clean {
-			t.Errorf("%s: %s\n%s", service.Name, judgement, result)
+			t.Errorf("%s, %s: %s\n%s", service.Name, pass, judgement, result)
 		}
 		if got := s.status().Sockets[0].Mode; got != "steered" {
 			t.Errorf("%s: the socket is %s", service.Name, got)

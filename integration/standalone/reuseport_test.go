@@ -1,9 +1,6 @@
 package standalone
 
 import (
-	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 
 	"github.com/zddsupervisor/zddsupervisor/internal/control"
@@ -115,41 +112,5 @@ func TestReusePortCanaryAndSoak(t *testing.T) {
 	p.only(before)
 	if got := p.count(100); got["v0"] != 100 {
 		t.Errorf("after the way back: %v", got)
-	}
-}
-
-// Node.js with reusePort: true, which is asked for its health.
-func TestReusePortNode(t *testing.T) {
-	t.Parallel()
-	node, err := exec.LookPath("node")
-	if err != nil {
-		t.Skip("there is no Node.js")
-	}
-	const server = `
-const http = require('http');
-const server = http.createServer((request, response) => { response.setHeader('X-Version', process.argv[2]); response.end('ok'); });
-server.listen({ port: ` + publicPort + `, host: '::', reusePort: true });
-process.on('SIGTERM', () => server.close());
-`
-	script := filepath.Join(t.TempDir(), "server.js")
-	if err := os.WriteFile(script, []byte(server), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.Command(node, "-e", "const [a,b]=process.versions.node.split('.').map(Number); process.exit(a>23||a==23&&b>=1||a==22&&b>=12?0:1)").CombinedOutput(); err != nil {
-		t.Skipf("this Node.js knows no reusePort: %s", out)
-	}
-	service := func(version string) configuration {
-		c := configuration{command: []string{node, script, version}, sockets: reusePortSocket}
-		return c.with("[ready]\nby = \"http\"\npath = \"/\"\n")
-	}
-	p := newPlace(t).start(service("v0"))
-	client := p.local(4)
-	client.version("v0")
-	intervals := p.handoffs(10, service, client)
-	result := client.stop()
-	verdict := result.Judge(intervals)
-	t.Logf("%s\n%s", describeLoad(result), verdict)
-	if verdict.Verdict != load.Clean {
-		t.Errorf("%s", verdict)
 	}
 }

@@ -22,9 +22,11 @@ type Config struct {
 	Path string
 	// Body is what each request has in its body, which makes it a POST; "" makes it a GET.
 	Body string
-	// Greeting is for services that are not HTTP and speak first: nothing is sent, and a request has been answered when the connection has
-	// brought a line that this regular expression matches, whose first group is the version. It excludes Body and KeepAlive.
+	// Greeting is for services that are not HTTP: a request has been answered when the connection has brought a line that this regular
+	// expression matches, whose first group is the version. It excludes Body and KeepAlive.
 	Greeting string
+	// Send is what is sent to such a service first; "" for one that speaks first.
+	Send string
 	// KeepAlive lets each worker send all its requests on one connection, until the service closes it. An idle
 	// connection that the service has closed already when the next request is due is replaced, as any HTTP client
 	// does, and counted in [Result.IdleClosed]; one that closes under the request is a failure.
@@ -108,7 +110,7 @@ func (c Config) prepare() (*plan, error) {
 		return nil, err
 	}
 	if p.greeted != nil && (p.KeepAlive || p.Body != "") {
-		return nil, errors.New("greeting: nothing is sent to a service that speaks first")
+		return nil, errors.New("greeting: a service that is not HTTP takes no body, and one request on each connection")
 	}
 	host, err := p.resolve()
 	if err != nil {
@@ -121,6 +123,10 @@ func (c Config) prepare() (*plan, error) {
 	method, length := "GET", ""
 	if p.Body != "" {
 		method, length = "POST", fmt.Sprintf("Content-Type: text/plain\r\nContent-Length: %d\r\n", len(p.Body))
+	}
+	if p.greeted != nil {
+		p.request = []byte(p.Send)
+		return p, nil
 	}
 	p.request = []byte(method + " " + p.Path + " HTTP/1.1\r\nHost: " + host + "\r\nConnection: " + connection + "\r\n" + length + "\r\n" + p.Body)
 	return p, nil

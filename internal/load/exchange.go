@@ -25,11 +25,11 @@ type answer struct {
 func exchange(p *plan, c *conn) answer {
 	c.deadline = time.Now().Add(p.Timeout)
 	c.read = c.br.Buffered()
-	if p.greeted != nil {
-		return greeting(p, c)
-	}
 	if err := c.send(p.request); err != nil {
 		return answer{kind: writeKind(err), err: err, close: true}
+	}
+	if p.greeted != nil {
+		return greeting(p, c)
 	}
 	resp, err := http.ReadResponse(c.br, nil)
 	if err != nil {

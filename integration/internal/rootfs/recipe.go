@@ -35,9 +35,10 @@ func Trixie() Recipe {
 	}}
 }
 
-// Forky is Debian 14 with systemd 262.
+// Forky is Debian 14 with systemd 262, and with services that bind for themselves: nginx, and a Node.js that knows reusePort, which Debian 13's
+// does not; one that is not HTTP, one in Java, and one in Rust.
 func Forky() Recipe {
-	return Recipe{Suite: "forky", Systemd: 262, Base: base()}
+	return Recipe{Suite: "forky", Systemd: 262, Base: base(), Extra: []string{"nginx", "nodejs", "memcached", "default-jre-headless", "mdbook"}}
 }
 
 // All are the recipes of all machines.
