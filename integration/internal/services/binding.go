@@ -80,7 +80,7 @@ func Binding() []Service {
 		{Name: "node", Files: map[string]string{"/srv/app/server.js": nodeServer},
 			Config: "command = [\"/usr/bin/node\", \"/srv/app/server.js\"]\n" + byHTTP, Load: light},
 		{Name: "nginx", Files: map[string]string{"/etc/nginx/hello.conf": nginxConfig},
-			Config: "command = [\"/usr/sbin/nginx\", \"-c\", \"/etc/nginx/hello.conf\", \"-g\", \"pid /run/nginx-{generation}.pid;\"]\n" + byHTTP + "[drain]\nsignal = \"SIGQUIT\"\n", Load: light},
+			Config: "command = [\"/usr/sbin/nginx\", \"-c\", \"/etc/nginx/hello.conf\", \"-g\", \"daemon off; pid /run/nginx-{generation}.pid;\"]\n" + byHTTP + "[drain]\nsignal = \"SIGQUIT\"\n", Load: light},
 		{Name: "haproxy", Files: map[string]string{"/etc/haproxy/hello.cfg": haproxyBinding},
 			Config: "command = [\"/usr/sbin/haproxy\", \"-W\", \"-f\", \"/etc/haproxy/hello.cfg\"]\n" + byHTTP + "[drain]\nsignal = \"SIGUSR1\"\n", Load: light},
 		{Name: "gunicorn", Files: map[string]string{"/srv/app/hello.py": wsgiApp},
@@ -113,7 +113,7 @@ func ReusePort() []Service {
 	light := load.Config{Workers: 2}
 	return []Service{
 		{Name: "nginx", Files: map[string]string{"/etc/nginx/reuseport.conf": "worker_processes 2;\n" + strings.Replace(nginxConfig, Address, Address+" reuseport", 1)},
-			Config: "command = [\"/usr/sbin/nginx\", \"-c\", \"/etc/nginx/reuseport.conf\", \"-g\", \"pid /run/nginx-{generation}.pid;\"]\n" + byHTTP + "[drain]\nsignal = \"SIGQUIT\"\n", Load: light},
+			Config: "command = [\"/usr/sbin/nginx\", \"-c\", \"/etc/nginx/reuseport.conf\", \"-g\", \"daemon off; pid /run/nginx-{generation}.pid;\"]\n" + byHTTP + "[drain]\nsignal = \"SIGQUIT\"\n", Load: light},
 		{Name: "node", Files: map[string]string{"/srv/app/reuseport.js": nodeReusePort},
 			Config: "command = [\"/usr/bin/node\", \"/srv/app/reuseport.js\"]\n" + byHTTP, Load: light},
 	}
