@@ -10,6 +10,9 @@ import (
 	"github.com/zddsupervisor/zddsupervisor/internal/load"
 )
 
+// realHandoffs is how often each service is handed off: enough to see that it works. What each loses in many, integration/matrix measures.
+const realHandoffs = 3
+
 // TestRealServices hands each service off under load of new connections, by "systemctl reload". On a steered socket not one request is lost, whatever
 // the service does with what it has accepted when it is told to stop.
 func TestRealServices(t *testing.T) {
@@ -17,26 +20,22 @@ func TestRealServices(t *testing.T) {
 	for _, service := range services.All() {
 		t.Run(service.Name, func(t *testing.T) {
 			t.Parallel()
-			handoffs := 10
-			if service.Few {
-				handoffs = 2
-			}
 			s := superviseReal(t, service, service.Configuration(fdpass.Steered, false))
 			l := s.load(service.Load)
 			l.versions(1)
-			for range handoffs {
+			for range realHandoffs {
 				l.handoff()
 			}
 			s.eventually("the last old version is gone", func() bool { return len(s.status().Generations) == 1 })
 			result := l.stop()
 			judgement := result.Judge(l.handoffs)
-			t.Logf("%s, %d handoffs: %s\n%s", service.Name, handoffs, judgement, result)
+			t.Logf("%s, %d handoffs: %s\n%s", service.Name, realHandoffs, judgement, result)
 			if judgement.Verdict != load.Clean {
 				t.Error(judgement)
 			}
 			s.expect("after all handoffs", map[string]string{"ActiveState": "active", "ReloadResult": "success", "NRestarts": "0"})
-			if got := s.status().Handoffs; got != handoffs+1 {
-				t.Errorf("%d handoffs, want %d and the first start", got, handoffs)
+			if got := s.status().Handoffs; got != realHandoffs+1 {
+				t.Errorf("%d handoffs, want %d and the first start", got, realHandoffs)
 			}
 		})
 	}

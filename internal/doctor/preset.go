@@ -47,6 +47,9 @@ func preset(r *report, cfg *config.Config) {
 	if cfg.Drain.Signal != want.Drain.Signal {
 		r.add(Warns, fmt.Sprintf("drain.signal is %s, but %s finishes what it has begun on %s", unix.SignalName(cfg.Drain.Signal), name, unix.SignalName(want.Drain.Signal)), "requests are lost when an old version stops", fix)
 	}
+	if want.Drain.Linger > 0 && cfg.Drain.Linger == 0 {
+		r.add(Warns, fmt.Sprintf("drain.linger is not set, but the preset for %s lets what it has begun end before it is told to stop", name), "requests are lost when an old version stops", fix)
+	}
 	if name == "podman" && cfg.Cgroup == config.CgroupOff {
 		r.add(Fails, "podman runs with cgroup = \"off\"", "its READY=1 is refused, and its processes are not found when they are to end: they leave everything else that they could be found by",
 			"remove cgroup from the configuration")

@@ -34,6 +34,9 @@ func TestPreset(t *testing.T) {
 		{"command = [\"nginx\"]\ndrain.signal = \"QUIT\"\nenvironment = { NGINX = \"{fd:tcp-127.0.0.1:8080};\" }\n" + socket, Fine, ""},
 		{"command = [\"nginx\"]\npreset = \"nginx\"\n" + socket, Fine, ""},
 		{"command = [\"haproxy\"]\n" + socket, Warns, "haproxy"},
+		{"command = [\"daphne\"]\n" + socket, Warns, "drain.linger is not set, but the preset for daphne lets"},
+		{"command = [\"daphne\"]\ndrain.linger = \"1s\"\n" + socket, Fine, ""},
+		{"command = [\"prometheus-node-exporter\"]\npreset = \"prometheus-exporter\"\n" + socket, Fine, ""},
 		{"command = [\"podman\", \"run\", \"app\"]\ncgroup = \"off\"\n" + socket, Fails, "podman runs with"},
 		{"command = [\"app\"]\n" + socket, Fine, ""},
 	} {

@@ -10,7 +10,8 @@ func nodeExporter() Service {
 	return Service{
 		Name: "prometheus-node-exporter",
 		Config: `preset = "prometheus-exporter"
-command = ["/usr/bin/prometheus-node-exporter", "--web.systemd-socket", "--collector.disable-defaults", "--collector.loadavg"]
+command = ["/usr/bin/prometheus-node-exporter", "--web.systemd-socket", "--web.max-requests=0",
+  "--collector.disable-defaults", "--collector.loadavg"]
 `,
 		Load:        load.Config{Rate: 100, Path: "/metrics", VersionBody: `(?m)^process_start_time_seconds (\S+)$`},
 		Persistent:  true,
@@ -27,7 +28,6 @@ func goSystemd() Service {
 `,
 		Load:  load.Config{Rate: 200},
 		Keeps: true,
-		Few:   true,
 	}
 }
 

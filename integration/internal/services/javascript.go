@@ -57,6 +57,5 @@ environment = { NODE_PATH = "/usr/share/nodejs" }
 `,
 		Load:  load.Config{Rate: 100},
 		Keeps: true,
-		Few:   true,
 	}
 }

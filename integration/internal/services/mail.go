@@ -40,6 +40,5 @@ command = ["/usr/sbin/dovecot", "-F", "-c", "/run/dovecot-{generation}.conf"]
 command = ["/bin/sh", "-c", "sed s/GENERATION/{generation}/ /etc/dovecot/hello.conf > /run/dovecot-{generation}.conf"]
 `,
 		Load: load.Config{Rate: 50, Greeting: `^\* OK .* (release-\d+)`},
-		Few:  true,
 	}
 }

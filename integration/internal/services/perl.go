@@ -17,6 +17,5 @@ command = ["/usr/bin/plackup", "--server=Starlet", "--max-workers=4", "--env=pro
 `,
 		Load:        load.Config{Rate: 100},
 		SharedReady: "[ready]\nby = \"delay\"\ndelay = \"1s\"\n",
-		Few:         true,
 	}
 }

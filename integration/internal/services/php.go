@@ -48,6 +48,5 @@ func phpFPM() Service {
 command = ["/usr/sbin/php-fpm8.4", "--nodaemonize", "--force-stderr", "--fpm-config", "/etc/php/hello.conf"]
 `,
 		Load: load.Config{Rate: 100, Address: "127.0.0.1:8081"},
-		Few:  true,
 	}
 }

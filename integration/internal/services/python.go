@@ -113,7 +113,6 @@ command = ["/usr/bin/test", "-e", "/run/started-{generation}"]
 `,
 		Load:  load.Config{Rate: 100},
 		Keeps: true,
-		Few:   true,
 	}
 }
 
@@ -130,7 +129,6 @@ environment = { STARTED = "{generation}" }
 		Load:        load.Config{Rate: 100},
 		Persistent:  true,
 		SharedReady: "[ready]\nby = \"delay\"\ndelay = \"2s\"\n",
-		Few:         true,
 	}
 }
 
@@ -146,6 +144,5 @@ command = ["/usr/bin/uwsgi-core", "--plugin=python3", "--http-socket=fd://{fd:ht
 directory = "/srv/app"
 `,
 		Load: load.Config{Rate: 100},
-		Few:  true,
 	}
 }

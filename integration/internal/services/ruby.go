@@ -17,13 +17,15 @@ run lambda { |env|
 }
 `
 
-// https://puma.io/puma/file.systemd.html: sockets by LISTEN_FDS where -b has the same address, READY=1 once it is booted.
+// https://puma.io/puma/file.systemd.html: sockets by LISTEN_FDS where -b has the same address, READY=1 once it is booted. After each answer on a
+// kept-alive connection a thread waits 0.2 s for its next request (FAST_TRACK_KA_TIMEOUT in puma's const.rb), so that five threads, which it has
+// unless told otherwise, are too few for a load on 20 of them.
 func puma() Service {
 	return Service{
 		Name:  "puma",
 		Files: map[string]string{"/srv/app/config.ru": pumaApp},
 		Config: `preset = "puma"
-command = ["/usr/bin/puma", "--bind=tcp://127.0.0.1:8080", "--environment=production", "/srv/app/config.ru"]
+command = ["/usr/bin/puma", "--bind=tcp://127.0.0.1:8080", "--threads=0:32", "--environment=production", "/srv/app/config.ru"]
 directory = "/srv/app"
 `,
 		Load:  load.Config{Rate: 100},

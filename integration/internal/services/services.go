@@ -35,8 +35,6 @@ type Service struct {
 	Persistent bool
 	// SharedReady is the [ready] table for a shared socket, on which the supervisor itself cannot ask; "" if Config does for that.
 	SharedReady string
-	// Few has the tests hand it off a few times only: another service is handed off in the same way.
-	Few bool
 }
 
 // ProgramPath is where the program of a Service is.

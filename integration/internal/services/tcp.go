@@ -16,6 +16,5 @@ command = ["/usr/bin/mkdir", "-p", "/run/sshd"]
 `,
 		Load:        load.Config{Rate: 50, Greeting: `^SSH-2.0-.* (release-\d+)`},
 		SharedReady: "[ready]\nby = \"delay\"\ndelay = \"500ms\"\n",
-		Few:         true,
 	}
 }

@@ -81,6 +81,5 @@ environment = { GENERATION = "{generation}" }
 		Load:        load.Config{Rate: 200, Path: "/hello.txt"},
 		Persistent:  true,
 		SharedReady: "[ready]\nby = \"delay\"\ndelay = \"500ms\"\n",
-		Few:         true,
 	}
 }
