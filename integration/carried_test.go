@@ -45,6 +45,7 @@ func TestCarriedServices(t *testing.T) {
 			s := superviseReal(t, service, carrying(service, true))
 			load := carriedLoad(services.Address)
 			load.NoBodies = service.NoBodies
+			s.lateBodyStaysOne(t, service)
 			s.carriedCleanly(service.Name, carrying(service, true), load)
 			without := s.keptThrough(service.Name+", not carried over", carrying(service, false), load, max(1, *carriedHandoffs/3))
 			lost.Add(int64(without.Failed))

@@ -239,6 +239,10 @@ func TestCarryFromOneThatShutsDown(t *testing.T) {
 	if log := s.log.String(); strings.Count(log, "shutdown(2)") != 1 {
 		t.Errorf("the log does not say it once:\n%s", log)
 	}
+	// It may find other things, so its exit status is anything.
+	if said, _ := exec.Command(program, "doctor", "--config", filepath.Join(s.dir, "test.toml")).Output(); !strings.Contains(string(said), "no connections are carried over any more: the service ends") {
+		t.Errorf("doctor does not say it:\n%s", said)
+	}
 	if err := s.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}

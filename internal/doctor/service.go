@@ -157,7 +157,7 @@ func shellScript(c child.Command, shells []string) string {
 func uncarried(r *report, cfg *config.Config, why string) {
 	if why != "" && cfg.Handoff.KeepAlive == config.KeepAliveCarry {
 		r.add(Warns, "handoff.keepalive is \"carry\", and no connections are carried over any more: "+why,
-			"requests that come while a connection ends are lost, as with keepalive = \"close\"", "keepalive = \"close\" below [handoff], or a setting of the service's with which it closes idle connections, tried after a handoff with that")
+			"requests that come while a connection ends are lost, as with keepalive = \"close\"", "keepalive = \"close\" below [handoff]; where the service can be set to close idle connections, do that and put \"carry\" back after the handoff")
 	}
 }
 

@@ -33,6 +33,9 @@ type Service struct {
 	Keeps bool
 	// NoBodies tells that its answers do not say what came of a request's body.
 	NoBodies bool
+	// DropsBodies tells that it takes a connection for idle on which a request was answered whose body is still to come: its application answers
+	// /?early before it has read that. docs/carry.md says what follows.
+	DropsBodies bool
 	// Persistent tells that it keeps connections open between requests at all; it is implied by Keeps.
 	Persistent bool
 	// SharedReady is the [ready] table for a shared socket, on which the supervisor itself cannot ask; "" if Config does for that.
