@@ -1,10 +1,13 @@
 // Command activatedservice is a service as one writes it for systemd with github.com/coreos/go-systemd and net/http: it takes its socket with
-// the package activation, says that it is ready with the package daemon, and finishes its requests on SIGTERM.
+// the package activation, says that it is ready with the package daemon, and finishes its requests on SIGTERM. An answer has the query's id=ID and
+// the length and checksum of the request's body, as the headers X-Id and X-Body. With $EXECUTED each request that it executes is a line of that file,
+// the target with a blank after it.
 package main
 
 import (
 	"context"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"log"
 	"net/http"
@@ -27,9 +30,24 @@ func main() {
 	if version == "" {
 		version = fmt.Sprint(os.Getpid())
 	}
+	executed := io.Discard
+	if path := os.Getenv("EXECUTED"); path != "" {
+		file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+		if err != nil {
+			log.Fatal(err)
+		}
+		executed = file
+	}
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
+		sum := crc32.NewIEEE()
+		size, err := io.Copy(sum, r.Body)
+		if err != nil {
+			panic(http.ErrAbortHandler)
+		}
+		fmt.Fprintf(executed, "%s \n", r.RequestURI)
 		w.Header().Set("X-Version", version)
+		w.Header().Set("X-Id", r.URL.Query().Get("id"))
+		w.Header().Set("X-Body", fmt.Sprintf("%d-%08x", size, sum.Sum32()))
 		fmt.Fprintln(w, "hello")
 	})}
 	go func() {

@@ -33,6 +33,17 @@ func (s *supervisor) carriedOver(what string, ok func(*upgrade.Carried) bool) *u
 	return st.Last.Carried
 }
 
+// carryEnded waits until nothing of a handoff's connections is carried over any more, and returns what became of them: what is lost last is counted
+// by then, too.
+func (s *supervisor) carryEnded() *upgrade.Carried {
+	s.t.Helper()
+	waitFor(s.t, "the end of carrying over", func() bool { return strings.Contains(s.log.String(), carryEnd) })
+	return s.carriedOver("counts", func(*upgrade.Carried) bool { return true })
+}
+
+// carryEnd is what the supervisor says when it is over.
+const carryEnd = "carried kept-alive connections over"
+
 // send sends text on the connection.
 func (k *kept) send(format string, args ...any) {
 	k.t.Helper()
@@ -118,7 +129,7 @@ func TestCarryIdle(t *testing.T) {
 	}
 	t.Logf("%d requests at once took %s", n, time.Since(began))
 	s.settled()
-	if c := s.carriedOver("the end", func(c *upgrade.Carried) bool { return c.Relayed == n }); c.Lost > 0 {
+	if c := s.carryEnded(); c.Relayed != n || c.Lost > 0 {
 		t.Errorf("%+v", c)
 	}
 }
@@ -261,7 +272,8 @@ func TestCarriedRequests(t *testing.T) {
 			k := s.carryOne(carried("v1", "-log="+journal).holding())
 			k.t = t
 			try(t, k, journal)
-			if c := s.carriedOver("counts", func(*upgrade.Carried) bool { return true }); c.Lost > 0 {
+			k.c.Close()
+			if c := s.carryEnded(); c.Carried != 1 || c.Lost > 0 {
 				t.Errorf("%+v", c)
 			}
 		})
@@ -294,8 +306,7 @@ func TestCarryRefuses(t *testing.T) {
 			if text := executed(t, journal); strings.Contains(text, "id=") {
 				t.Errorf("it was executed:\n%s", text)
 			}
-			// The answer comes before it is counted.
-			if n := s.carriedOver("counts", func(c *upgrade.Carried) bool { return c.Lost+c.Relayed > 0 }); n.Lost != 1 || n.Relayed != 0 {
+			if n := s.carryEnded(); n.Lost != 1 || n.Relayed != 0 {
 				t.Errorf("%+v", n)
 			}
 		})

@@ -16,6 +16,11 @@ const (
 	Crashed  Reason = "crashed"  // the process that had it did not end by itself
 )
 
+// Reasons are all of them.
+func Reasons() []Reason {
+	return []Reason{Busy, Unsuited, Refused, Resumed, Kept, Shut, Ended, Crashed}
+}
+
 // Counts tell what became of the connections of a batch.
 type Counts struct {
 	Left    map[Reason]int `json:"left,omitempty"`    // connections that were left alone

@@ -94,6 +94,23 @@ func TestYama(t *testing.T) {
 	}
 }
 
+// What a supervisor has found out is told where connections are to be carried over.
+func TestUncarried(t *testing.T) {
+	t.Parallel()
+	carries := &config.Config{Handoff: config.Handoff{KeepAlive: config.KeepAliveCarry}}
+	for _, tc := range []struct {
+		cfg  *config.Config
+		why  string
+		told bool
+	}{{carries, "it shuts them down", true}, {carries, "", false}, {new(config.Config), "it shuts them down", false}} {
+		var r report
+		uncarried(&r, tc.cfg, tc.why)
+		if told := len(r.findings) == 1 && r.findings[0].Severity == Warns && strings.Contains(r.findings[0].What, tc.why); told != tc.told || !tc.told && len(r.findings) > 0 {
+			t.Errorf("%+v: %+v", tc, r.findings)
+		}
+	}
+}
+
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	var r report

@@ -25,6 +25,7 @@ func goSystemd() Service {
 		Name:    "Go with coreos/go-systemd",
 		Program: (*build.Programs).ActivatedService,
 		Config: `command = ["/usr/local/bin/app"]
+environment = { EXECUTED = "/run/executed" }
 `,
 		Load:  load.Config{Rate: 200},
 		Keeps: true,

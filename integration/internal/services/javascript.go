@@ -22,10 +22,19 @@ server.listen({ fd: 3 }, () => fs.writeSync(Number(process.argv[2]), '\n'));
 process.on('SIGTERM', () => server.close());
 `
 	expressApp = `const fs = require('node:fs');
+const zlib = require('node:zlib');
 const app = require('express')();
+const executed = fs.openSync('/run/executed', 'a');
 app.all('/', (req, res) => {
-  res.set('X-Version', String(process.pid));
-  req.resume().on('end', () => res.send('hello\n'));
+  let size = 0, crc = 0;
+  req.on('data', (piece) => { size += piece.length; crc = zlib.crc32(piece, crc); });
+  req.on('end', () => {
+    fs.writeSync(executed, req.url + ' \n');
+    res.set('X-Version', String(process.pid));
+    res.set('X-Id', String(req.query.id));
+    res.set('X-Body', size + '-' + crc.toString(16).padStart(8, '0'));
+    res.send('hello\n');
+  });
 });
 const server = app.listen({ fd: 3 }, () => fs.writeSync(Number(process.argv[2]), '\n'));
 process.on('SIGTERM', () => server.close());

@@ -8,7 +8,8 @@ const (
 executed = open("/run/executed", "ab", buffering=0)
 
 def app(environ, start_response):
-    query, body = environ["QUERY_STRING"], environ["wsgi.input"].read()
+    query = environ["QUERY_STRING"]
+    body = b"" if query == "early" else environ["wsgi.input"].read()
     executed.write(b"/?%s \n" % query.encode())
     start_response("200 OK", [
         ("Content-Type", "text/plain"),
@@ -31,7 +32,7 @@ async def app(scope, receive, send):
         await receive()
         await send({"type": "lifespan.shutdown.complete"})
         return
-    size, crc, more = 0, 0, True
+    size, crc, more = 0, 0, scope["query_string"] != b"early"
     while more:
         message = await receive()
         body, more = message.get("body", b""), message.get("more_body", False)
@@ -66,6 +67,8 @@ command = ["/usr/bin/gunicorn", "--check-config", "hello:app"]
 // The same with threads, which keep connections open between requests.
 func gunicornThreads() Service {
 	return Service{
+		DropsBodies: true,
+
 		Name:  "gunicorn with threads",
 		Files: map[string]string{"/srv/app/hello.py": wsgiApp},
 		Config: `preset = "gunicorn"
@@ -81,6 +84,8 @@ directory = "/srv/app"
 // leaves a file.
 func uvicorn() Service {
 	return Service{
+		DropsBodies: true,
+
 		Name:  "uvicorn",
 		Files: map[string]string{"/srv/app/hello.py": asgiApp},
 		Config: `preset = "uvicorn"

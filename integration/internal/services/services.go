@@ -14,7 +14,7 @@ import (
 // Address is where each of them listens.
 const Address = "127.0.0.1:8080"
 
-// Executed is the file to which gunicorn, uvicorn, puma, nginx and Node.js append the target of each request that they execute, with a blank after it.
+// Executed is the file to which those that keep connections append the target of each request that they execute, with a blank after it.
 const Executed = "/run/executed"
 
 // A Service is one of them.
@@ -31,6 +31,11 @@ type Service struct {
 	// Keeps tells that it keeps connections open between requests, and closes them in a way in which they can be carried over (HAProxy ends
 	// them with shutdown(2)).
 	Keeps bool
+	// NoBodies tells that its answers do not say what came of a request's body.
+	NoBodies bool
+	// DropsBodies tells that it takes a connection for idle on which a request was answered whose body is still to come: its application answers
+	// /?early before it has read that. docs/carry.md says what follows.
+	DropsBodies bool
 	// Persistent tells that it keeps connections open between requests at all; it is implied by Keeps.
 	Persistent bool
 	// SharedReady is the [ready] table for a shared socket, on which the supervisor itself cannot ask; "" if Config does for that.

@@ -51,6 +51,7 @@ command = ["/usr/sbin/nginx", "-c", "/etc/nginx/hello.conf", "-g", "pid /run/ngi
 `,
 		Load:        load.Config{Rate: 200},
 		Keeps:       true,
+		NoBodies:    true,
 		SharedReady: "[ready]\nby = \"exec\"\ncommand = [\"/usr/bin/test\", \"-e\", \"/run/nginx-{generation}.pid\"]\n",
 	}
 }
