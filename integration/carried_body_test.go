@@ -35,7 +35,8 @@ open("/run/late-over", "w").close()
 `
 
 // lateBodyStaysOne hands the service off while a body is still to come, and sees whether it is taken for a request then. That is so for services
-// that close such a connection as an idle one, which is written down.
+// that close such a connection as an idle one, which is written down. One that does not answer before it has the body gets that right after the
+// handoff, which may be before its connections are parked: the standalone tests see to those.
 func (s *supervised) lateBodyStaysOne(t *testing.T, service services.Service) {
 	t.Helper()
 	s.write("/run/late.py", lateBody)
