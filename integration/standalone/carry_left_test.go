@@ -198,26 +198,6 @@ func TestCarryFromOneThatStalls(t *testing.T) {
 	}
 }
 
-// A service with a thread for each connection, which sleeps in a blocking call, has them carried over too, since it ends.
-func TestCarryFromOneThatBlocks(t *testing.T) {
-	t.Parallel()
-	const n = 20
-	s := start(t, carried("v0", "-serve=http-blocking").holding())
-	var clients []*kept
-	for range n {
-		clients = append(clients, s.keep("v0"))
-	}
-	s.reloadTo(carried("v1", "-serve=http-blocking").holding()).must()
-	c := s.carriedOver("all carried over", func(c *upgrade.Carried) bool { return c.Found() == n })
-	if c.Carried != n {
-		t.Errorf("%+v", c)
-	}
-	for i, k := range clients {
-		k.send(getRequest, i)
-		k.lastBy("v1")
-	}
-}
-
 // A service that ends its connections with shutdown(2) loses what waits on them; that is noticed, and they are left alone from then on, also by the
 // next supervisor. That ends with the wish to carry them over.
 func TestCarryFromOneThatShutsDown(t *testing.T) {

@@ -82,7 +82,7 @@ func parse() options {
 	const never = -1
 	flag.StringVar(&o.version, "version", "1", "the `version` in each answer")
 	flag.StringVar(&o.versionFile, "version-file", "", "read the version from this `file` at the start")
-	flag.StringVar(&o.serve, "serve", "finish", "`how` HTTP is served: finish (every accepted connection), http (Go's net/http and its Shutdown), http-blocking (the same with blocking calls), or http-shut (the same, and it ends connections with shutdown(2))")
+	flag.StringVar(&o.serve, "serve", "finish", "`how` HTTP is served: finish (every accepted connection), http (Go's net/http and its Shutdown), or http-shut (the same, and it ends connections with shutdown(2))")
 	flag.DurationVar(&o.work, "work", 0, "how long each answer takes")
 	flag.BoolVar(&o.keepAlive, "keep-alive", false, "keep connections (finish only; the others always do)")
 	flag.DurationVar(&o.acceptDelay, "accept-delay", 0, "pause before each accept (finish only)")

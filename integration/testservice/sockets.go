@@ -131,10 +131,8 @@ func newServer(o options, given info, requests *journal, s socket) (server, erro
 		return serveFinishing(o, h, l.(listener)), nil
 	case "http":
 		return serveHTTP(o, h, l), nil
-	case "http-blocking":
-		return serveHTTP(o, h, mannered{l, newBlocking}), nil
 	case "http-shut":
-		return serveHTTP(o, h, mannered{l, func(c *net.TCPConn) (net.Conn, error) { return shut{c}, nil }}), nil
+		return serveHTTP(o, h, mannered{l, func(c *net.TCPConn) net.Conn { return shut{c} }}), nil
 	}
 	return nil, fmt.Errorf("unknown way to serve: %q", o.serve)
 }
