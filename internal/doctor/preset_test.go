@@ -37,6 +37,7 @@ func TestPreset(t *testing.T) {
 		{"command = [\"daphne\"]\n" + socket, Warns, "drain.linger is not set, but the preset for daphne lets"},
 		{"command = [\"daphne\"]\ndrain.linger = \"1s\"\n" + socket, Fine, ""},
 		{"command = [\"prometheus-node-exporter\"]\npreset = \"prometheus-exporter\"\n" + socket, Fine, ""},
+		{"command = [\"gunicorn\"]\nhandoff.keepalive = \"carry\"\n" + socket + "protocol = \"http/1\"\n", Warns, "gunicorn takes a connection for idle"},
 		{"command = [\"podman\", \"run\", \"app\"]\ncgroup = \"off\"\n" + socket, Fails, "podman runs with"},
 		{"command = [\"app\"]\n" + socket, Fine, ""},
 	} {
