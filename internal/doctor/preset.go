@@ -53,7 +53,7 @@ func preset(r *report, cfg *config.Config) {
 	if (name == "gunicorn" || name == "uvicorn") && cfg.Handoff.KeepAlive == config.KeepAliveCarry {
 		r.add(Warns, fmt.Sprintf("%s takes a connection for idle whose request it has answered, even if the rest of that request's body is still to come", name),
 			"behind an intermediary that passes bodies on as they come, that rest is taken for a request when the connection is carried over",
-			"have the intermediary read a body before it passes the request on (nginx does, unless proxy_request_buffering is off), or handoff.keepalive = \"close\"")
+			"have the intermediary read a body before it passes the request on (nginx does, unless proxy_request_buffering is off), or write handoff.keepalive = \"close\" in the configuration")
 	}
 	if name == "podman" && cfg.Cgroup == config.CgroupOff {
 		r.add(Fails, "podman runs with cgroup = \"off\"", "its READY=1 is refused, and its processes are not found when they are to end: they leave everything else that they could be found by",

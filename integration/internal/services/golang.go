@@ -24,11 +24,10 @@ func goSystemd() Service {
 	return Service{
 		Name:    "Go with coreos/go-systemd",
 		Program: (*build.Programs).ActivatedService,
-		Config: `command = ["/usr/local/bin/app"]
-environment = { EXECUTED = "/run/executed" }
-`,
-		Load:  load.Config{Rate: 200},
-		Keeps: true,
+		Config:  "command = [\"/usr/local/bin/app\"]\n",
+		Tells:   "environment = { EXECUTED = \"/run/executed\" }\n",
+		Load:    load.Config{Rate: 200},
+		Keeps:   true,
 	}
 }
 

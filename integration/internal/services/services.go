@@ -23,6 +23,8 @@ type Service struct {
 	Name   string
 	Files  map[string]string
 	Config string // without the name and the socket, which is "http"
+	// Tells are more keys, which have it write down what it executes. They are no part of the recipe.
+	Tells string
 	Load   load.Config
 	// Units are helpers that run beside it, such as the web server before an application server.
 	Units map[string]string
@@ -47,7 +49,7 @@ const ProgramPath = "/usr/local/bin/app"
 
 // Configuration is that of a supervisor of the service, with its socket in this mode. carry has its kept-alive connections carried over.
 func (s Service) Configuration(mode fdpass.Mode, carry bool) string {
-	text := "name = \"svc\"\n" + s.Config
+	text := "name = \"svc\"\n" + s.Tells + s.Config
 	if mode == fdpass.Shared && s.SharedReady != "" {
 		text += "\n" + s.SharedReady
 	}
