@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -29,6 +30,7 @@ type lender struct {
 	conn     syscall.RawConn
 	offers   []*lent
 	serving  sync.WaitGroup
+	closing  atomic.Bool // it may have calls to answer all the time
 
 	mu      sync.Mutex
 	taken   chan struct{} // closed when everything was taken
@@ -89,6 +91,7 @@ func (l *lender) close() {
 	if l == nil {
 		return
 	}
+	l.closing.Store(true)
 	l.listener.Close()
 	l.serving.Wait()
 	l.release()
@@ -127,6 +130,9 @@ func (l *lender) serve() {
 				return true
 			case events[0].Revents&unix.POLLIN != 0:
 				l.next(listener)
+				if l.closing.Load() {
+					return true
+				}
 				continue
 			}
 			return events[0].Revents != 0 // POLLHUP: nobody is left
@@ -180,13 +186,13 @@ func (l *lender) compare(c caller, asked fdpass.Asked) {
 // tell tells the log, once, and whoever waits for the sockets to be taken.
 func (l *lender) tell(text string) {
 	l.mu.Lock()
-	known := l.told[text]
-	if !known && len(l.told) < 100 {
+	fresh := !l.told[text] && len(l.told) < 100 // a program can make any number of them
+	if fresh {
 		l.told[text] = true
 		l.instead = append(l.instead, text)
 	}
 	l.mu.Unlock()
-	if !known {
+	if fresh {
 		l.log.Warn(text)
 	}
 }

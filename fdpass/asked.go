@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // An Asked is what a program asks bind(2) for: an address, for a socket of a certain
@@ -91,13 +92,18 @@ func samePath(a, b string) bool {
 		return false
 	}
 	// Not the file itself, which may be gone: bind(2) makes it, and follows no link there.
-	dir, err := os.Stat(filepath.Dir(a))
+	dir, err := os.Stat(dirOf(a))
 	if err != nil {
 		return false
 	}
-	other, err := os.Stat(filepath.Dir(b))
+	other, err := os.Stat(dirOf(b))
 	return err == nil && os.SameFile(dir, other)
 }
+
+// dirOf returns the directory of a path as it is written: filepath.Dir would take .. for
+// the way back, which it is not behind a symbolic link, such as the working directory of
+// another process is in proc(5).
+func dirOf(path string) string { return path[:strings.LastIndexByte(path, '/')+1] + "." }
 
 // noPath reports whether the address of a unix socket is no path.
 func noPath(address string) bool { return address == "" || address[0] == '@' }

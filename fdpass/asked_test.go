@@ -285,3 +285,20 @@ func TestPassChanges(t *testing.T) {
 		}
 	}
 }
+
+// TestSamePathOfAnother has a relative path with .. in it found by the working directory
+// of a process, as proc(5) has it: a link behind which .. is no way back.
+func TestSamePathOfAnother(t *testing.T) {
+	t.Parallel()
+	dir := shortDir(t)
+	must(t, os.MkdirAll(filepath.Join(dir, "run"), 0o755), os.MkdirAll(filepath.Join(dir, "srv/app"), 0o755),
+		os.Symlink(filepath.Join(dir, "srv/app"), filepath.Join(dir, "cwd")))
+	own := filepath.Join(dir, "run/s")
+	for asked, want := range map[string]bool{
+		dir + "/cwd/../../run/s": true, dir + "/run/../run/s": true, dir + "/cwd/../run/s": false, dir + "/cwd/s": false,
+	} {
+		if got := samePath(own, asked); got != want {
+			t.Errorf("%s: %v, want %v", asked, got, want)
+		}
+	}
+}

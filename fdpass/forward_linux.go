@@ -2,6 +2,7 @@ package fdpass
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"os"
@@ -31,11 +32,12 @@ type forwarder struct {
 	end    context.CancelFunc
 	mu     sync.Mutex
 	conns  map[*net.TCPConn]bool
+	own    map[string]int // the addresses from which connections are passed on
 	relays sync.WaitGroup
 }
 
 func newForwarder(log *slog.Logger) *forwarder {
-	f := &forwarder{log: log, address: net.Addr.String, patience: leaveLimit, conns: make(map[*net.TCPConn]bool)}
+	f := &forwarder{log: log, address: net.Addr.String, patience: leaveLimit, conns: make(map[*net.TCPConn]bool), own: make(map[string]int)}
 	f.open, f.end = context.WithCancel(context.Background())
 	return f
 }
@@ -121,10 +123,39 @@ func (f *forwarder) relay(client *net.TCPConn) error {
 	if err := f.hold(server); err != nil {
 		return err
 	}
+	forget, err := f.note(client, server)
+	if err != nil {
+		return err
+	}
+	defer forget()
 	f.done.Add(1)
 	f.log.Info("passed on a connection that the old generation did not accept", "client", peer(client))
 	(&relay{client: client, server: server}).run()
 	return nil
+}
+
+// errCircle is what is wrong with a straggler that was passed on already.
+var errCircle = errors.New("it comes from the supervisor itself, so that it would go round in a circle")
+
+// note has a connection from server's address, which is passed on for client, be known
+// for what it is if it comes to the forwarder again. It returns an error if client is
+// such a one. The connection before it was noted when this one was accepted, or will be
+// in a moment: then the next of them is the end of the circle.
+func (f *forwarder) note(client, server *net.TCPConn) (forget func(), err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.own[peer(client)] > 0 {
+		return nil, errCircle
+	}
+	from := server.LocalAddr().String()
+	f.own[from]++
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.own[from]--; f.own[from] == 0 {
+			delete(f.own, from)
+		}
+	}, nil
 }
 
 // peer returns the address of the client, for the log. That of one which has broken

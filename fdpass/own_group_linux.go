@@ -169,11 +169,12 @@ func (g *group) verify(*own) error { return nil }
 func (g *group) repair(*own) (bool, error) { return false, nil }
 
 func (g *group) port(p *own) (uint16, error) {
+	// Sockets that are not counted may be the last, and nobody may leave before them.
+	if n := len(p.lanes); n > 0 && !p.lanes[n-1].met {
+		return 0, fmt.Errorf("generation %d, which did not get ready, may still listen on %s: try again when it has ended", p.lanes[n-1].gen, p.Addr())
+	}
 	if len(p.lanes) > MaxSeats { // one more than that may be one that was forsaken
 		return 0, errFull
-	}
-	if len(p.lanes) > 0 && !p.lanes[len(p.lanes)-1].met {
-		return 0, fmt.Errorf("what generation %d has opened on %s is not known", p.lanes[len(p.lanes)-1].gen, p.Addr())
 	}
 	at, err := p.endpoint.addrPort()
 	return at.Port(), err
@@ -217,6 +218,11 @@ func (g *group) leaving(p *own) error {
 // others are not known, so that they are.
 func (g *group) left(p *own, l *lane) error {
 	var errs []error
+	if slices.Contains(g.order, l) && !l.allDeaf() { // the others go, too: a lane has all of its places, or none
+		errs = append(errs, g.leaving(p))
+		l.passOn(p.forwarder, p.endpointOf(l))
+		l.shutdown()
+	}
 	if !g.gone(l) {
 		for _, other := range slices.Clone(p.lanes) {
 			if other != p.target && other != p.canary && slices.Contains(g.order, other) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"time"
 )
@@ -90,9 +91,7 @@ func (p *own) countDropped(l *lane) {
 // the generation that they do go to. The caller holds mu.
 func (p *own) remove(l *lane) error {
 	p.countDropped(l)
-	at := p.endpoint
-	at.address = p.reach(l).addr.String()
-	l.passOn(p.forwarder, at)
+	l.passOn(p.forwarder, p.endpointOf(l))
 	if err := p.way.leaving(p); err != nil {
 		return err
 	}
@@ -105,6 +104,13 @@ func (p *own) remove(l *lane) error {
 		p.log.Warn("connections were reset that nobody would accept", "generation", l.gen, "port", l.port, "connections", lost)
 	}
 	return errors.Join(err, l.close())
+}
+
+// endpointOf returns where a lane is. The caller holds mu.
+func (p *own) endpointOf(l *lane) endpoint {
+	at := p.endpoint
+	at.address = p.reach(l).addr.String()
+	return at
 }
 
 func (p *own) Port(gen int) int {
@@ -131,12 +137,31 @@ func (p *own) Listeners(gen int) (inodes []uint64, err error) {
 		return nil, err
 	}
 	known, err := p.inodesBut(l)
+	all = p.exactly(l, all)
 	for _, found := range all {
 		if found.inode != 0 && !slices.Contains(known, found.inode) {
 			inodes = append(inodes, found.inode)
 		}
 	}
 	return inodes, err
+}
+
+// exactly returns those that listen on a lane's very address, if there is one that is
+// not the holder: others on the port are none of ours. If there is none, all are
+// returned, so that it can be said where the service listens instead. The caller holds
+// mu.
+func (p *own) exactly(l *lane, all []listener) []listener {
+	holder, err := partOf(p.holder.Raw())
+	var same []listener
+	for _, found := range all {
+		if found.addr == p.reach(l).addr && (err != nil || found.inode != holder.Inode) {
+			same = append(same, found)
+		}
+	}
+	if l.port != p.spec.port() || len(same) == 0 {
+		return all
+	}
+	return same
 }
 
 // inodesBut returns those of the sockets that are known, but for those of a lane.
@@ -209,7 +234,7 @@ func (p *own) addTo(l *lane, fd *FD) error {
 // caller holds mu.
 func (p *own) fits(l *lane, listeners []*FD) error {
 	if l.port != p.spec.port() {
-		return nil
+		return p.reached(l, listeners)
 	}
 	if len(listeners) == 0 {
 		return fmt.Errorf("the sockets with which generation %d listens on %s cannot be duplicated, see pidfd_getfd(2), and connections cannot be sent to them: "+
@@ -226,6 +251,33 @@ func (p *own) fits(l *lane, listeners []*FD) error {
 		}
 	}
 	return nil
+}
+
+// reached returns an error if clients of other machines would not get to sockets on a
+// private port, although they get to the public one: redirected connections keep the
+// address of the interface that they have come in by. The caller holds mu.
+func (p *own) reached(l *lane, listeners []*FD) error {
+	public, err := p.endpoint.addrPort()
+	if err != nil || !public.Addr().IsUnspecified() || len(listeners) == 0 {
+		return err
+	}
+	var at string
+	for _, fd := range listeners {
+		e, err := inspect(fd.Raw())
+		if err != nil {
+			return err
+		}
+		own, err := e.addrPort()
+		if err != nil {
+			return err
+		}
+		if !own.Addr().IsLoopback() {
+			return nil
+		}
+		at = e.addr()
+	}
+	return fmt.Errorf("generation %d listens on %s, where clients of other machines do not get to, and the socket is %s: have the service listen on all addresses, or write listen = \"tcp://%s\"",
+		l.gen, at, p.Addr(), netip.AddrPortFrom(loopback(p.endpoint.network), public.Port()))
 }
 
 func (p *own) Pending(gen int, c *Census, limit time.Duration) Unsettled {

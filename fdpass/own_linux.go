@@ -100,10 +100,19 @@ func newOwn(s Spec, holder *FD, e endpoint, w way, log *slog.Logger) *own {
 func (p *own) redirected(local net.Addr) string {
 	at, err := netip.ParseAddrPort(local.String())
 	to := p.to.Load()
-	if err != nil || to == 0 {
+	if err != nil {
 		return local.String()
 	}
+	if to == 0 { // the holder's
+		to = uint32(p.publicPort())
+	}
 	return netip.AddrPortFrom(at.Addr(), uint16(to)).String()
+}
+
+// publicPort returns the port of the address; 0 if that was not read.
+func (p *own) publicPort() uint16 {
+	at, _ := p.endpoint.addrPort()
+	return at.Port()
 }
 
 func (p *own) Addr() string { return p.endpoint.addr() }

@@ -136,13 +136,16 @@ func (p *own) Revive(gen int) (bool, error) {
 		p.repaired++
 		p.emptyHolder()
 	}
-	for _, l := range p.lanes {
+	for _, l := range slices.Clone(p.lanes) { // others may have to leave with one
 		if !l.deaf() {
 			continue
 		}
 		if err := p.way.left(p, l); err != nil {
 			return false, err
 		}
+	}
+	if waits, err := readable(p.holder.Raw()); err == nil && waits && p.target != nil { // too late for the last look
+		p.emptyHolder()
 	}
 	l := p.laneOf(gen)
 	if l == nil || !l.deaf() {
@@ -163,6 +166,19 @@ func (l *lane) deaf() bool {
 		}
 	}
 	return false
+}
+
+// allDeaf reports whether that is so of each of them.
+func (l *lane) allDeaf() bool {
+	for _, fd := range l.fds() {
+		if fd.Raw() < 0 {
+			continue
+		}
+		if shut, err := isShutDown(fd.Raw()); err != nil || !shut {
+			return false
+		}
+	}
+	return true
 }
 
 func (p *own) PutBack() error { return nil }
