@@ -72,10 +72,13 @@ func decodeAsked(family int, network string, v6only bool, sockaddr []byte, locat
 		if ip.IsUnspecified() && v6only {
 			a.network += "6"
 		}
-		if !v6only { // an IPv4 address in the form in which Java, for one, binds it
+		port := binary.BigEndian.Uint16(rest)
+		// This is how Java, for one, binds an IPv4 address. With port 0 it is how Go's net sees
+		// whether that can be done.
+		if !v6only && port != 0 {
 			ip = ip.Unmap()
 		}
-		a.ip = netip.AddrPortFrom(ip, binary.BigEndian.Uint16(rest))
+		a.ip = netip.AddrPortFrom(ip, port)
 		return a, nil
 	}
 	return Asked{}, errNoAddress

@@ -140,6 +140,11 @@ func TestMeansMapped(t *testing.T) {
 			t.Errorf("IPv6 alone %v: %v, %v, means %v, resembles %v", only, a, err, b.Means(a), b.Resembles(a))
 		}
 	}
+	anyPort := Bound{Spec: Spec{Network: TCP, Address: "127.0.0.1:0"}, Socket: b.Socket}
+	probe := rawSockaddr(t, &unix.SockaddrInet6{Addr: [16]byte{10: 0xff, 11: 0xff, 12: 127, 15: 1}})
+	if a, err := decodeAsked(unix.AF_INET6, TCP, false, probe, nil); err != nil || anyPort.Means(a) {
+		t.Errorf("the probe of Go's net: %v, %v, gets the socket", a, err)
+	}
 }
 
 // The port that the kernel has chosen is the socket's too.
