@@ -25,7 +25,7 @@ type Service struct {
 	Config string // without the name and the socket, which is "http"
 	// Tells are more keys, which have it write down what it executes. They are no part of the recipe.
 	Tells string
-	Load   load.Config
+	Load  load.Config
 	// Units are helpers that run beside it, such as the web server before an application server.
 	Units map[string]string
 	// Program compiles it, if it is no package of Debian's; it is put at ProgramPath.
