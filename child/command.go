@@ -3,8 +3,8 @@ package child
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/zddsupervisor/zddsupervisor/child/internal/shim"
@@ -27,8 +27,8 @@ type Command struct {
 	Args []string
 
 	// Env is the whole environment, but for LISTEN_PID, LISTEN_PIDFDID,
-	// LISTEN_FDS, LISTEN_FDNAMES and NOTIFY_SOCKET, which follow from Sockets
-	// and Notify and are dropped from Env. See CleanEnv.
+	// LISTEN_FDS, LISTEN_FDNAMES and NOTIFY_SOCKET, and what else Pass sets, which
+	// follow from Sockets and Notify and are dropped from Env. See CleanEnv.
 	Env []string
 
 	// Dir is the working directory, entered with the rights of Credential. ""
@@ -36,9 +36,24 @@ type Command struct {
 	Dir string
 
 	// Sockets become the descriptors 3, 4 and so on, without close-on-exec, and
-	// are announced by LISTEN_FDS, LISTEN_FDNAMES and LISTEN_PID. Without any,
-	// none of these variables is set.
+	// are announced as Pass says. Without any, no variable is set for that.
 	Sockets []NamedFD
+
+	// Pass are the protocols by which the program is told of Sockets. Nil means
+	// PassListenFDs; an empty list means that it is told in no way.
+	Pass []Pass
+
+	// Generation is a number for the protocols that tell one.
+	Generation int
+
+	// Offers are sockets that the program does not inherit, but gets where it binds
+	// their addresses itself. For that its calls of bind(2) and listen(2) are told
+	// to this process, see seccomp_unotify(2), which takes Linux 5.9. Without
+	// CAP_SYS_ADMIN neither the program nor what it runs can gain privileges any more.
+	Offers []Offer
+
+	// Log is told what keeps a program from getting what it was offered; nil for nobody.
+	Log *slog.Logger
 
 	// Extra descriptors follow the sockets and are not announced.
 	Extra []*fdpass.FD
@@ -73,6 +88,10 @@ type Command struct {
 type NamedFD struct {
 	Name string
 	FD   *fdpass.FD
+
+	// Address is where it is bound, as fdpass.Socket.Addr has it, for the
+	// protocols that tell addresses.
+	Address string
 }
 
 // A Limit is one resource limit, see setrlimit(2).
@@ -98,24 +117,29 @@ func (c *Command) validate() error {
 		// The child would keep the supervisor's rights.
 		return fmt.Errorf("%d is no user or group", uint32(noID))
 	}
+	if err := checkOffers(c.Offers); err != nil {
+		return err
+	}
 	for _, s := range c.Sockets {
 		// They are joined by colons.
 		if strings.ContainsFunc(s.Name, func(r rune) bool { return r == ':' || r < ' ' || r == 0x7f }) {
 			return fmt.Errorf("the socket name %q contains a colon or a control character", s.Name)
 		}
 	}
-	return nil
+	_, err := c.announcement()
+	return err
 }
 
-// spec is what the shim is told. The child has the descriptors below keep.
-func (c *Command) spec(path string, keep int) *shim.Spec {
+// spec is what the shim is told. The child has the descriptors below keep. The command
+// is valid.
+func (c *Command) spec(path string, keep int) (_ *shim.Spec, err error) {
 	s := &shim.Spec{
 		Path:      path,
 		Args:      c.Args,
 		Env:       c.environ(),
 		Dir:       c.Dir,
 		Keep:      uint32(keep),
-		ListenPID: len(c.Sockets) > 0,
+		ListenPID: len(c.Sockets) > 0 && slices.Contains(c.passes(), PassListenFDs),
 		Umask:     c.Umask,
 	}
 	if s.Args == nil {
@@ -127,7 +151,12 @@ func (c *Command) spec(path string, keep int) *shim.Spec {
 	if cred := c.Credential; cred != nil {
 		s.Credential = &shim.Credential{UID: cred.UID, GID: cred.GID, Groups: cred.Groups}
 	}
-	return s
+	if len(c.Offers) > 0 {
+		if s.Filter, err = bindFilter(); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
 }
 
 // environ is the child's environment but for LISTEN_PID, which only the child
@@ -137,17 +166,14 @@ func (c *Command) environ() []string {
 	if c.Notify != "" {
 		env = append(env, notifyEntry(c.Notify))
 	}
-	if n := len(c.Sockets); n > 0 {
-		names := make([]string, n)
-		for i, s := range c.Sockets {
-			names[i] = s.Name
-			if s.Name == "" {
-				names[i] = "unknown"
-			}
+	announced, _ := c.announcement()
+	env = append(env, announced...)
+	for _, entry := range withoutVariables(c.Env, handedOver[:]) {
+		if name, _, _ := strings.Cut(entry, "="); !c.owned(name) {
+			env = append(env, entry)
 		}
-		env = append(env, "LISTEN_FDS="+strconv.Itoa(n), "LISTEN_FDNAMES="+strings.Join(names, ":"))
 	}
-	return append(env, withoutVariables(c.Env, handedOver[:])...)
+	return env
 }
 
 func notifyEntry(path string) string { return "NOTIFY_SOCKET=" + path }

@@ -23,6 +23,14 @@
 //     with.
 //   - /dev/null as stdin and the supervisor's own stdout and stderr.
 //
+// # Offers
+//
+// A program may be offered sockets that it does not inherit. Its calls of bind(2) are told
+// to this process by a seccomp filter, and where one asks for the address of an offered
+// socket, that socket takes the place of the program's own. No other call is touched, and
+// none is forbidden. Process.Bound waits until all were asked for; Process.Listener and
+// Process.Lend pass the answering on to another supervisor.
+//
 // # Waiting
 //
 // A process has one Reaper. It alone waits for children, its own and the orphans
@@ -48,11 +56,11 @@
 //
 // Descriptors in a Command are borrowed for the time of Start. The caller closes
 // each Process, Cgroup and Waiter, and the Reaper last. Closing a Process gives its
-// pidfd back and leaves the process alone. Goroutines: one in each Reaper and one in
-// each adopted Process, which Close waits for; all others end with the call that has
-// started them.
+// pidfd back and leaves the process alone. Goroutines: one in each Reaper, and
+// one in each Process that was adopted or offered sockets, which Close waits for; all
+// others end with the call that has started them.
 //
-// It needs Linux 5.3. Better with: 5.7 (a child is born in its cgroup), 5.11
+// It needs Linux 5.3, and 5.9 for offers. Better with: 5.7 (a child is born in its cgroup), 5.11
 // (close_range), 5.14 (cgroup.kill), 6.9 (a process group that forks fast is stopped
 // in one step).
 package child

@@ -9,6 +9,7 @@ const (
 	StageCgroup      Stage = "cgroup"      // moving it into Command.Cgroup
 	StageLimits      Stage = "limits"      // setting Command.Limits
 	StageUmask       Stage = "umask"       // setting Command.Umask
+	StageFilter      Stage = "filter"      // having its calls of bind(2) told, for Command.Offers
 	StageCredential  Stage = "credential"  // becoming Command.Credential
 	StageDirectory   Stage = "directory"   // entering Command.Dir
 	StageDescriptors Stage = "descriptors" // hiding the supervisor's descriptors

@@ -27,6 +27,9 @@ func explain(c *Command, path string, r *shim.Report) *ExecError {
 		e.reason = explainLimit(c, int(r.Detail), r.Errno)
 	case shim.StageUmask:
 		e.Stage = StageUmask
+	case shim.StageFilter:
+		e.Stage = StageFilter
+		e.reason = explainFilter(r)
 	case shim.StageCredential:
 		e.Stage = StageCredential
 		e.reason = explainCredential(c.Credential, r.Errno)
@@ -123,6 +126,21 @@ func explainCredential(cred *Credential, errno error) string {
 		return "it cannot become " + who + ": these numbers mean nothing in this user namespace"
 	}
 	return "it cannot become " + who + ": " + errno.Error()
+}
+
+func explainFilter(r *shim.Report) string {
+	const text = "the supervisor cannot be told of its calls of bind(2), which pass = \"adopt\" takes: "
+	switch {
+	case r.Detail != shim.FilterInstall:
+		return text + r.Errno.Error()
+	case r.Errno == unix.EBUSY:
+		return text + "it runs under a program that does the same, such as another supervisor or a container manager, and there can be one only"
+	case r.Errno == unix.EINVAL, r.Errno == unix.ENOSYS:
+		return text + "that needs Linux 5.9 with CONFIG_SECCOMP_FILTER"
+	case r.Errno == unix.EPERM, r.Errno == unix.EACCES:
+		return text + "seccomp(2) is forbidden here, by a container's profile or SystemCallFilter="
+	}
+	return text + r.Errno.Error()
 }
 
 func explainDirectory(dir string, cred *Credential, errno error) string {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"runtime"
 	"syscall"
@@ -59,7 +60,9 @@ var helpers = map[string]func(){
 	"init":            asInit,
 	"limit-of-child":  limitOfChild,
 	"become":          become,
+	"ack":             ack,
 	"end-main-thread": endMainThread,
+	"binder":          binder,
 }
 
 // spoilSignals ignores and blocks all signals and goes on as start-from-bad.
@@ -97,6 +100,19 @@ func startFromBad() {
 	}
 	os.Stdout.Write(b)
 	r.Close()
+}
+
+// ack says some things to einhorn's command socket, each on a connection of its own, the last of them as einhorn's workers do, and stays.
+func ack() {
+	for _, line := range os.Args[1:] {
+		conn, err := net.Dial("unix", os.Getenv("EINHORN_SOCK_PATH"))
+		if err != nil {
+			panic(err)
+		}
+		defer conn.Close() // which many do not do before they end
+		fmt.Fprint(conn, line)
+	}
+	time.Sleep(time.Hour)
 }
 
 // become starts a program as the user that we are, as root, and with a limit that

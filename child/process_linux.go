@@ -17,6 +17,8 @@ type Process struct {
 	fd   *pidfd
 	tree *Tree
 
+	lender *lender // owned; nil where it was offered no sockets; set before others have the Process
+
 	done     chan struct{} // closed once exit is set
 	exit     Exit
 	watching sync.WaitGroup // the goroutine that watches an adopted process
@@ -79,11 +81,13 @@ func (p *Process) Exit() Exit {
 // call. It is still of use when the process itself has ended.
 func (p *Process) Tree() *Tree { return p.tree }
 
-// Close gives the pidfd back, and ends the watch over an adopted process. The
+// Close gives the pidfd back, ends the watch over an adopted process, and answers its
+// calls of bind(2) no more, if it was offered sockets. The
 // process itself is left alone; a child is still waited for, and Done closed.
 // Closing again does nothing.
 func (p *Process) Close() error {
 	p.fd.close()
+	p.lender.close()
 	p.watching.Wait()
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strconv"
 	"syscall"
@@ -40,7 +39,11 @@ func (r *Reaper) Start(ctx context.Context, c Command) (*Process, error) {
 	}
 	defer closeNull()
 
-	p, report, err := r.launch(ctx, &c, files, c.spec(path, len(files)))
+	spec, err := c.spec(path, len(files))
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", path, err)
+	}
+	p, report, err := r.launch(ctx, &c, files, spec)
 	var refused *ExecError
 	switch {
 	case errors.As(err, &refused):
@@ -75,9 +78,13 @@ func (r *Reaper) launch(ctx context.Context, c *Command, files []uintptr, spec *
 	if c.Cgroup != nil && !born {
 		spec.Cgroup = c.Cgroup.procsFile()
 	}
-	report, err := converse(ctx, ours, spec)
+	report, listener, err := converse(ctx, ours, spec)
 	if report == nil && err == nil {
-		return p, nil, nil
+		if err = p.lend(listener, c); err == nil {
+			return p, nil, nil
+		}
+	} else if listener >= 0 {
+		unix.Close(listener)
 	}
 	// Most often it ends by itself now.
 	_ = p.fd.signal(unix.SIGKILL)
@@ -90,27 +97,28 @@ func (r *Reaper) launch(ctx context.Context, c *Command, files []uintptr, spec *
 }
 
 // converse gives the spec to a shim and listens until it closes the socket, which
-// exec does too.
-func converse(ctx context.Context, socket *os.File, spec *shim.Spec) (*shim.Report, error) {
+// exec does too. The caller owns the listener of the spec's filter, which is -1 where
+// none has come.
+func converse(ctx context.Context, socket *os.File, spec *shim.Spec) (_ *shim.Report, listener int, _ error) {
 	encoded, err := shim.Encode(spec)
 	if err != nil {
 		// Of what is too long for it, the kernel would say the same.
-		return &shim.Report{Stage: shim.StageExec, Errno: err.(syscall.Errno)}, nil
+		return &shim.Report{Stage: shim.StageExec, Errno: err.(syscall.Errno)}, -1, nil
 	}
 	stop := cancelIO(ctx, socket.SetDeadline)
 	defer stop()
 	_, writeErr := socket.Write(encoded)
 	// Also after an error, since the shim may have said why it reads no further.
-	said, readErr := io.ReadAll(io.LimitReader(socket, shim.MaxReports+1))
+	said, listener, readErr := hear(socket)
 	if err := errors.Join(writeErr, readErr); errors.Is(err, os.ErrDeadlineExceeded) {
-		return nil, context.Cause(ctx)
+		return nil, listener, context.Cause(ctx)
 	}
 	// A reset is an end too: the shim left something unread.
 	report, err := shim.DecodeReports(said)
 	if err != nil {
-		return nil, errShimDied
+		return nil, listener, errShimDied
 	}
-	return report, nil
+	return report, listener, nil
 }
 
 // socketPair returns two connected sockets. The first does not block, so that the

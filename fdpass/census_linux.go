@@ -67,9 +67,7 @@ const fewPorts = 4
 func TakeCensus(sockets []Bound) (*Census, error) {
 	var all []reach
 	for _, b := range sockets {
-		if at, ok := reachOf(b.Socket); ok {
-			all = append(all, at)
-		}
+		all = append(all, reachesOf(b.Socket)...)
 	}
 	return takeCensus(all)
 }
@@ -107,14 +105,12 @@ func takeCensus(all []reach) (*Census, error) {
 // Count returns how many of the connections to a TCP socket have one of these
 // inode numbers: those of the descriptors of a generation. It is 0 for others.
 func (c *Census) Count(s Socket, inodes map[uint64]bool) int {
-	at, ok := reachOf(s)
-	if !ok {
-		return 0
-	}
 	n := 0
-	for conn := range c.to(at) {
-		if conn.inode != 0 && inodes[conn.inode] {
-			n++
+	for _, at := range reachesOf(s) {
+		for conn := range c.to(at) {
+			if conn.inode != 0 && inodes[conn.inode] {
+				n++
+			}
 		}
 	}
 	return n
@@ -123,14 +119,12 @@ func (c *Census) Count(s Socket, inodes map[uint64]bool) int {
 // Established returns the inode numbers of the open connections to a TCP socket
 // that a process has accepted; none for others.
 func (c *Census) Established(s Socket) []uint64 {
-	at, ok := reachOf(s)
-	if !ok {
-		return nil
-	}
 	var inodes []uint64
-	for conn := range c.to(at) {
-		if conn.state == tcpEstablished && conn.inode != 0 {
-			inodes = append(inodes, conn.inode)
+	for _, at := range reachesOf(s) {
+		for conn := range c.to(at) {
+			if conn.state == tcpEstablished && conn.inode != 0 {
+				inodes = append(inodes, conn.inode)
+			}
 		}
 	}
 	return inodes
@@ -178,14 +172,21 @@ type reach struct {
 	v6only bool
 }
 
-// reachOf returns the reach of a socket; ok is false if it is not TCP.
-func reachOf(s Socket) (at reach, ok bool) {
+// reachesOf returns the reaches of the listeners behind a socket; none if it is not
+// TCP.
+func reachesOf(s Socket) []reach {
+	if many, ok := s.(interface{ reaches() []reach }); ok {
+		return many.reaches()
+	}
 	spec, err := ParseSpec(s.Addr())
 	if err != nil || !spec.tcp() {
-		return reach{}, false
+		return nil
 	}
-	at, err = endpoint{network: spec.Network, address: spec.Address}.reach()
-	return at, err == nil
+	at, err := endpoint{network: spec.Network, address: spec.Address}.reach()
+	if err != nil {
+		return nil
+	}
+	return []reach{at}
 }
 
 // reach returns the reach of a TCP listener.

@@ -92,6 +92,29 @@ func (st *steered) Dial(ctx context.Context, gen int) (net.Conn, error) {
 // chooses, and steers the connection that it will be to its generation: before
 // the first packet.
 func (st *steered) prepare(c *probeConn, raw int) error {
+	if err := c.bind(raw); err != nil {
+		return err
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if err := st.open(); err != nil {
+		return err
+	}
+	if st.seatOf(c.gen) == nil {
+		return fmt.Errorf("generation %d has no socket on %s", c.gen, st.Addr())
+	}
+	if !slices.Contains(st.dialing, c) { // it is, where the dialer has to take another port
+		if len(st.dialing) == maxProbes {
+			return fmt.Errorf("%d connections to single generations are open on %s already", maxProbes, st.Addr())
+		}
+		st.dialing = append(st.dialing, c)
+	}
+	return st.steer()
+}
+
+// bind binds the socket raw, which is borrowed, to a port that the kernel chooses,
+// and notes it.
+func (c *probeConn) bind(raw int) error {
 	sa, _, err := target{addr: netip.AddrPortFrom(c.to.Addr(), 0)}.sockaddr()
 	if err != nil {
 		return err
@@ -115,22 +138,8 @@ func (st *steered) prepare(c *probeConn, raw int) error {
 	if c.port, err = borrowed.Dup(); err != nil {
 		return err
 	}
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	if err := st.open(); err != nil {
-		return err
-	}
-	if st.seatOf(c.gen) == nil {
-		return fmt.Errorf("generation %d has no socket on %s", c.gen, st.Addr())
-	}
-	if !slices.Contains(st.dialing, c) { // it is, where the dialer has to take another port
-		if len(st.dialing) == maxProbes {
-			return fmt.Errorf("%d connections to single generations are open on %s already", maxProbes, st.Addr())
-		}
-		st.dialing = append(st.dialing, c)
-	}
 	c.from = from
-	return st.steer()
+	return nil
 }
 
 // undial forgets the connection. If it waits in the queue still, its seat

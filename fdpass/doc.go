@@ -15,11 +15,17 @@
 //     list, backlog, owner and permissions change around it.
 //   - The status flags of a socket, O_NONBLOCK above all, belong to the open
 //     file description that every process shares. They are set when the socket
-//     is made and never again.
+//     is made and never again, but for what "Passing" says.
 //   - Sockets come from socket(2) itself. They are close-on-exec from the start,
 //     plain TCP and not MPTCP, and never in the hands of the runtime's poller.
 //   - Nothing is asked of a clock that the kernel can be asked: queues,
 //     handshakes and addresses are what it reports.
+//
+// # Passing
+//
+// A generation inherits its part in a socket, or, with PassAdopt, asks bind(2) for the
+// address: then Bound.Means tells whether the two are the same. The O_NONBLOCK of such
+// a part is set once more, by whoever gives it, before the generation has it.
 //
 // # Who owns what
 //

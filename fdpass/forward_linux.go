@@ -2,6 +2,7 @@ package fdpass
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"os"
@@ -16,9 +17,12 @@ import (
 // A forwarder passes stragglers on: connections that were accepted in the stead
 // of a generation that does not do it any more. Each is relayed, byte for byte,
 // over a new connection to the address that its client asked for, where another
-// generation accepts by then. To that one they come from this machine.
+// generation accepts by then, or to one that leads there. To that one they come from this machine.
 type forwarder struct {
-	log  *slog.Logger
+	log *slog.Logger
+	// address says where a straggler goes that has come to local. It may be called at any time.
+	address func(local net.Addr) string
+
 	done atomic.Int64 // connections that were passed on
 	lost atomic.Int64 // connections that could not be
 
@@ -28,11 +32,12 @@ type forwarder struct {
 	end    context.CancelFunc
 	mu     sync.Mutex
 	conns  map[*net.TCPConn]bool
+	own    map[string]int // the addresses from which connections are passed on
 	relays sync.WaitGroup
 }
 
 func newForwarder(log *slog.Logger) *forwarder {
-	f := &forwarder{log: log, patience: leaveLimit, conns: make(map[*net.TCPConn]bool)}
+	f := &forwarder{log: log, address: net.Addr.String, patience: leaveLimit, conns: make(map[*net.TCPConn]bool), own: make(map[string]int)}
 	f.open, f.end = context.WithCancel(context.Background())
 	return f
 }
@@ -109,7 +114,7 @@ func (f *forwarder) relay(client *net.TCPConn) error {
 	if err := f.hold(client); err != nil {
 		return err
 	}
-	c, err := dialer().DialContext(f.open, "tcp", client.LocalAddr().String())
+	c, err := dialer().DialContext(f.open, "tcp", f.address(client.LocalAddr()))
 	if err != nil {
 		return err
 	}
@@ -118,10 +123,39 @@ func (f *forwarder) relay(client *net.TCPConn) error {
 	if err := f.hold(server); err != nil {
 		return err
 	}
+	forget, err := f.note(client, server)
+	if err != nil {
+		return err
+	}
+	defer forget()
 	f.done.Add(1)
 	f.log.Info("passed on a connection that the old generation did not accept", "client", peer(client))
 	(&relay{client: client, server: server}).run()
 	return nil
+}
+
+// errCircle is what is wrong with a straggler that was passed on already.
+var errCircle = errors.New("it comes from the supervisor itself, so that it would go round in a circle")
+
+// note has a connection from server's address, which is passed on for client, be known
+// for what it is if it comes to the forwarder again. It returns an error if client is
+// such a one. The connection before it was noted when this one was accepted, or will be
+// in a moment: then the next of them is the end of the circle.
+func (f *forwarder) note(client, server *net.TCPConn) (forget func(), err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.own[peer(client)] > 0 {
+		return nil, errCircle
+	}
+	from := server.LocalAddr().String()
+	f.own[from]++
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.own[from]--; f.own[from] == 0 {
+			delete(f.own, from)
+		}
+	}, nil
 }
 
 // peer returns the address of the client, for the log. That of one which has broken

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -476,4 +477,55 @@ func TestStragglerGone(t *testing.T) {
 		return st.Forwarded+st.Lost == all
 	})
 	must(t, s.Leave(1))
+}
+
+// TestCircle has a forwarder take a connection that it has passed on itself.
+func TestCircle(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	f := newForwarder(slog.New(slog.DiscardHandler))
+	defer f.close()
+	f.address = func(net.Addr) string { return l.Addr().String() }
+	client, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	for taken := range 100 {
+		c, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw, err := c.(*net.TCPConn).File()
+		if err != nil {
+			t.Fatal(err)
+		}
+		dup, err := unix.FcntlInt(raw.Fd(), unix.F_DUPFD_CLOEXEC, 3)
+		must(t, err, raw.Close(), c.Close())
+		f.take(NewFD(dup), nil)
+		if f.lost.Load() > 0 {
+			return
+		}
+		if taken > 10 {
+			t.Fatalf("it went round %d times", taken)
+		}
+		eventually(t, "the next one, or an end", func() bool {
+			waiting, err := readable(int(mustRaw(t, l)))
+			return err == nil && waiting || f.lost.Load() > 0
+		})
+		if f.lost.Load() > 0 {
+			return
+		}
+	}
+}
+
+func mustRaw(t *testing.T, l net.Listener) (raw uintptr) {
+	t.Helper()
+	c, err := l.(*net.TCPListener).SyscallConn()
+	must(t, err, c.Control(func(fd uintptr) { raw = fd }))
+	return raw
 }

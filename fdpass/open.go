@@ -22,6 +22,14 @@ type OpenOptions struct {
 	// Open duplicates those that it uses. Give the same ones at each call.
 	FromSystemd map[string][]*FD
 
+	// Service is the name of the service, for what is made outside of this process:
+	// tables of the firewall.
+	Service string
+
+	// Owner is the number of the user that the service runs as; 0 stands for the
+	// supervisor's own. Sockets that it opens itself go by it.
+	Owner int
+
 	// Log is told of limits that the kernel has clamped, of a fall-back to
 	// IPv4, and of removed files of dead processes. Nil for nobody.
 	Log *slog.Logger
@@ -45,7 +53,7 @@ func Open(specs []Spec, o OpenOptions) (all, fresh []Bound, err error) {
 	if err := ValidateSet(specs); err != nil {
 		return nil, nil, err
 	}
-	op := &opening{have: o.Have, systemd: o.FromSystemd, log: o.Log}
+	op := &opening{have: o.Have, systemd: o.FromSystemd, service: o.Service, owner: o.Owner, log: o.Log}
 	if op.log == nil {
 		op.log = slog.New(slog.DiscardHandler)
 	}
@@ -111,6 +119,8 @@ type opening struct {
 	have    []Bound
 	fresh   []Bound
 	systemd map[string][]*FD
+	service string
+	owner   int
 	log     *slog.Logger
 }
 
@@ -136,6 +146,10 @@ func (op *opening) open(s Spec) (Socket, error) {
 		return op.adopt(s)
 	case s.local():
 		socket, err = openUnix(s, op.log)
+	case s.Pass == PassPort:
+		socket, err = openByPort(s, op.service, op.log)
+	case s.Pass == PassReusePort:
+		socket, err = openByReusePort(s, op.owner, op.log)
 	default:
 		socket, err = openInet(s, op.log)
 	}

@@ -33,6 +33,7 @@ func options() []option {
 	tcp := func(s Spec) bool { return s.tcp() }
 	own := func(s Spec) bool { return s.Network != Systemd }
 	all := func(Spec) bool { return true }
+	ported := func(s Spec) bool { return s.Pass == PassPort }
 	carries := func(s Spec) bool { return s.tcp() || s.Network == Systemd }
 	const (
 		onlyInet = "internet sockets"
@@ -44,6 +45,7 @@ func options() []option {
 		text("name", func(s *Spec) *string { return &s.Name }, all, "").changeable(),
 		text("mode", func(s *Spec) *Mode { return &s.Mode }, all, ""),
 		text("pass", func(s *Spec) *Pass { return &s.Pass }, all, ""),
+		text("ports", func(s *Spec) *string { return &s.Ports }, ported, "sockets with pass = \"port\""),
 		text("protocol", func(s *Spec) *string { return &s.Protocol }, carries, "tcp sockets").changeable(),
 		{
 			name: "overlap", flag: true, live: true, only: "sockets for datagrams",

@@ -240,7 +240,7 @@ func handshakes(t *testing.T, s Socket) int {
 	t.Helper()
 	c, err := TakeCensus([]Bound{{Socket: s}})
 	must(t, err)
-	at, _ := reachOf(s)
+	at := reachesOf(s)[0]
 	n := 0
 	for conn := range c.to(at) {
 		if conn.handshake() {

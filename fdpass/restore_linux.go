@@ -11,6 +11,9 @@ import (
 )
 
 func restore(s Snapshot, find func(Part) *FD, log *slog.Logger) (_ Socket, err error) {
+	if s.Spec.SelfBound() {
+		return restoreOwn(s, find, log)
+	}
 	var seats []*seat
 	defer func() {
 		if err != nil {
@@ -201,7 +204,7 @@ func RemoveFile(s Snapshot) error {
 // has it: it leaves its group, and what waits in it is reset.
 func Discard(fd *FD) error {
 	err := unix.Shutdown(fd.Raw(), unix.SHUT_RDWR)
-	if err == unix.ENOTCONN { // a datagram socket
+	if err == unix.ENOTCONN || err == unix.ENOTSOCK { // a datagram socket, or what is none at all
 		err = nil
 	}
 	return errors.Join(os.NewSyscallError("shutdown", err), fd.Close())

@@ -69,7 +69,7 @@ func (sh *shared) divert(raw int) (err error) {
 	if sh.sink, err = openSink(sh.spec, sh.endpoint); err != nil {
 		return err
 	}
-	return steering{to: 1}.attach(raw)
+	return steering{to: []int{1}}.attach(raw)
 }
 
 // reportTaking tells the log that a socket which retires cannot be kept from

@@ -1,6 +1,7 @@
 package fdpass
 
 import (
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -11,10 +12,11 @@ import (
 // A seat is one kernel socket of a group, and the generation that accepts from
 // it. Its methods are for whoever holds the mutex of the steered socket.
 type seat struct {
-	fd      *FD  // owned; the generation has duplicates
-	gen     int  // 0 for nobody
-	foreign bool // systemd has it too, so that it never leaves the group
-	reached bool // by new connections, at any time
+	fd      *FD   // owned; the generation has duplicates
+	more    []*FD // owned; others of the same generation, where it listens with several
+	gen     int   // 0 for nobody
+	foreign bool  // systemd has it too, so that it never leaves the group
+	reached bool  // by new connections, at any time
 
 	looks      int           // since the last cutover
 	watch      map[pair]bool // connections that began before that, and were not seen settled
@@ -41,9 +43,7 @@ const firstLooks = 2
 // pending says what is on its way to the seat's generation. at is where the
 // socket is, and limit how long a connection may be silent and still count.
 func (s *seat) pending(c *Census, at reach, limit time.Duration) (u Unsettled) {
-	if queued, _, err := tcpQueue(s.fd.Raw()); err == nil && queued != Unknown {
-		u.Queued = queued
-	}
+	u.Queued = s.queue()
 	if c == nil {
 		return u
 	}
@@ -73,6 +73,20 @@ func (s *seat) pending(c *Census, at reach, limit time.Duration) (u Unsettled) {
 	return u
 }
 
+// fds returns all of its descriptors, which are borrowed.
+func (s *seat) fds() []*FD { return append([]*FD{s.fd}, s.more...) }
+
+// queue returns how many connections wait in it to be accepted, as far as that is
+// known.
+func (s *seat) queue() (n int) {
+	for _, fd := range s.fds() {
+		if queued, _, err := tcpQueue(fd.Raw()); err == nil && queued != Unknown {
+			n += queued
+		}
+	}
+	return n
+}
+
 // settled reports whether pending has found no handshake any more that began
 // before the cutover: then a connection that comes is in the queue already.
 func (s *seat) settled() bool { return s.looks >= firstLooks && s.handshakes == 0 }
@@ -84,13 +98,15 @@ func (s *seat) forward(f *forwarder) {
 		return
 	}
 	s.forwards = true
-	s.forwarding.Add(1)
-	raw := s.fd.Raw() // stays open for as long as that: close waits
 	skip := slices.Clone(s.dialed)
-	go func() {
-		defer s.forwarding.Done()
-		acceptAll(raw, func(conn *FD) { f.take(conn, skip) })
-	}()
+	for _, fd := range s.fds() {
+		s.forwarding.Add(1)
+		raw := fd.Raw() // stays open for as long as that: close waits
+		go func() {
+			defer s.forwarding.Done()
+			acceptAll(raw, func(conn *FD) { f.take(conn, skip) })
+		}()
+	}
 }
 
 const (
@@ -163,13 +179,10 @@ func (s *seat) acceptOne(f *forwarder) {
 // returns how many connections were reset, because they could not be taken over.
 func (s *seat) leave(f *forwarder, e endpoint) (lost int) {
 	s.passOn(f, e)
-	queued, _, err := tcpQueue(s.fd.Raw())
-	if err == nil && queued > 0 {
-		lost = queued
-	}
+	lost = s.queue()
 	// A process of the generation may still have it. This takes the socket out of
 	// the group all the same, and ends every accept(2) on it.
-	_ = unix.Shutdown(s.fd.Raw(), unix.SHUT_RDWR)
+	s.shutdown()
 	_ = s.close()
 	return lost
 }
@@ -178,8 +191,19 @@ func (s *seat) leave(f *forwarder, e endpoint) (lost int) {
 // connections are being accepted in its stead: then it has stopped accepting.
 func (s *seat) close() error {
 	if s.forwards {
-		_ = unix.Shutdown(s.fd.Raw(), unix.SHUT_RDWR)
+		s.shutdown()
 		s.forwarding.Wait()
 	}
-	return s.fd.Close()
+	var errs []error
+	for _, fd := range s.fds() {
+		errs = append(errs, fd.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// shutdown ends the listening for every process that has the sockets.
+func (s *seat) shutdown() {
+	for _, fd := range s.fds() {
+		_ = unix.Shutdown(fd.Raw(), unix.SHUT_RDWR) // one that does not listen any more has that behind it
+	}
 }

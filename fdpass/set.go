@@ -36,6 +36,10 @@ func ValidateSet(specs []Spec) error {
 			}}
 		}
 		names[s.FDName()] = i
+		if err := s.ownPortsOf(specs[:i]); err != nil {
+			err.Err.(*SpecError).Text, err.Index = s.String(), i
+			return err
+		}
 		port := s.port()
 		for _, other := range places[port] {
 			if t := specs[other]; s.conflicts(t) {

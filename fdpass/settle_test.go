@@ -112,7 +112,7 @@ func TestSettleSilent(t *testing.T) {
 		var err error
 		c, err = TakeCensus([]Bound{{Socket: s}})
 		must(t, err)
-		at, _ := reachOf(s)
+		at := reachesOf(s)[0]
 		for conn := range c.to(at) {
 			silent = conn.sinceRecv >= limit
 		}

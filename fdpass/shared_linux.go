@@ -256,8 +256,10 @@ func changeable(from, to Spec) error {
 		return fmt.Errorf("the address %s, now %s, %w", to.address(), from.address(), ErrNotChangeable)
 	}
 	from.Mode, to.Mode = from.mode(), to.mode()
-	from.Pass, to.Pass = from.pass(), to.pass()
 	from.V6Only, to.V6Only = from.v6only(), to.v6only()
+	if !from.SelfBound() && !to.SelfBound() { // how the next generation gets it is nothing to the socket
+		from.Pass = to.Pass
+	}
 	for _, o := range options() {
 		if !o.live && o.get(from) != o.get(to) {
 			return fmt.Errorf("option %q %w", o.name, ErrNotChangeable)
@@ -287,6 +289,18 @@ func (sh *shared) removeFile() error {
 		return nil
 	}
 	return sh.file.remove()
+}
+
+func (sh *shared) PutBack() error {
+	return sh.use(func(int) error {
+		if sh.file == nil {
+			return nil
+		}
+		if _, _, err := identify(sh.file.path); err != unix.ENOENT {
+			return nil
+		}
+		return sh.file.restore()
+	})
 }
 
 // cookie returns the kernel's number of the socket, the same for each of its

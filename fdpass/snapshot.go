@@ -15,6 +15,8 @@ type Snapshot struct {
 	Target int           `json:"target,omitempty"` // the generation that new connections go to, in steered mode
 	Parts  []Part        `json:"parts"`            // in the kernel's order
 	File   *FileIdentity `json:"file,omitempty"`   // of a unix path that was bound
+	Table  string        `json:"table,omitempty"`  // of the firewall, with PassPort
+	Ports  []OwnPort     `json:"ports,omitempty"`  // of the generations, where they open their sockets themselves
 }
 
 // A Part is one kernel socket of a Socket: its only one in shared mode, one for
@@ -23,7 +25,14 @@ type Part struct {
 	ID         string `json:"id"`                   // its name for as long as the machine runs
 	Inode      uint64 `json:"inode"`                // as /proc/PID/fd has it
 	Generation int    `json:"generation,omitempty"` // whose seat it is; 0 for nobody's, and in shared mode
+	Lane       int    `json:"lane,omitempty"`       // which of Snapshot.Ports it is, from 1, where the service opens its sockets itself
 	Foreign    bool   `json:"foreign,omitempty"`    // systemd has it by itself
+}
+
+// An OwnPort is a port on which a generation listens by itself.
+type OwnPort struct {
+	Generation int    `json:"generation"` // 0 for nobody any more
+	Port       uint16 `json:"port"`
 }
 
 // A FileIdentity tells one file from every other that exists at the same time.

@@ -142,6 +142,11 @@ type Socket interface {
 	// does nothing: that is seen to at once, whoever has done it.
 	Revive(gen int) (bool, error)
 
+	// PutBack puts the socket's file back at once if a process has removed it, as a
+	// service does that is about to bind the path itself. What somebody else has put
+	// there is left. It does nothing for a socket without a file of our own.
+	PutBack() error
+
 	// EachPart calls do for every kernel socket that is the supervisor's own, and
 	// ends with the first error. fd is borrowed for the call, in which no other
 	// method may be called.

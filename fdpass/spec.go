@@ -21,11 +21,22 @@ const (
 // A Pass says how a socket comes to the service.
 type Pass string
 
-// PassFD is for a service that takes a descriptor that it inherits.
-const PassFD Pass = "fd"
+const (
+	// PassFD is for a service that takes a descriptor that it inherits.
+	PassFD Pass = "fd"
+	// PassPort is for a service that is told a port: each generation gets one of its
+	// own, and the firewall redirects the public one.
+	PassPort Pass = "port"
+	// PassReusePort is for a service that listens on the address itself, with
+	// SO_REUSEPORT.
+	PassReusePort Pass = "reuseport"
+	// PassAdopt is for a service that knows nothing of passed sockets: it binds its
+	// usual address, and gets the supervisor's socket there. See Bound.Means.
+	PassAdopt Pass = "adopt"
+)
 
 // passes is every Pass, the default first.
-func passes() []Pass { return []Pass{PassFD} }
+func passes() []Pass { return []Pass{PassFD, PassPort, PassReusePort, PassAdopt} }
 
 // The networks of a Spec.
 const (
@@ -82,6 +93,10 @@ type Spec struct {
 	// Pass says how the socket comes to the service; empty stands for PassFD.
 	// Option "pass".
 	Pass Pass
+
+	// Ports are the private ports that generations get in turn, with PassPort:
+	// "18081-18082", or "18081,18083". Two at least. Option "ports".
+	Ports string
 
 	// Protocol says what is spoken on the socket's connections: HTTP1, or empty for
 	// what nobody needs to know. Option "protocol".
@@ -204,6 +219,22 @@ func (s Spec) Key() string {
 // in so many words.
 func (s Spec) Steerable() bool { return s.mode() == Steered }
 
+// Inherited reports whether the service has the socket from its start on, as a
+// descriptor that is announced to it.
+func (s Spec) Inherited() bool { return s.pass() == PassFD }
+
+// SelfBound reports whether the service opens the socket itself, so that the Socket
+// is a SelfBound.
+func (s Spec) SelfBound() bool { return s.Pass == PassPort || s.Pass == PassReusePort }
+
+// pass returns how the socket comes to the service, never "".
+func (s Spec) pass() Pass {
+	if s.Pass == "" {
+		return PassFD
+	}
+	return s.Pass
+}
+
 // mode returns the mode that the spec asks for, never "".
 func (s Spec) mode() Mode {
 	switch {
@@ -213,14 +244,6 @@ func (s Spec) mode() Mode {
 		return Steered
 	}
 	return Shared
-}
-
-// pass returns how the socket comes to the service, never "".
-func (s Spec) pass() Pass {
-	if s.Pass == "" {
-		return PassFD
-	}
-	return s.Pass
 }
 
 // inet reports whether the socket is one of the internet protocols.

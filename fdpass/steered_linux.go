@@ -175,6 +175,8 @@ func (st *steered) foreign() bool {
 	return slices.ContainsFunc(st.seats, func(s *seat) bool { return s.foreign })
 }
 
+func (st *steered) PutBack() error { return nil }
+
 func (st *steered) Close() error {
 	err := st.closeSeats()
 	st.forwarder.close()

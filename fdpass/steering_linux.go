@@ -10,10 +10,11 @@ import (
 )
 
 // A steering says which socket of an SO_REUSEPORT group gets a new connection.
-// Sockets go by their place in the group, in the order in which they joined it.
+// Sockets go by their place in the group: the order in which they joined it, but that
+// the last one takes the place of one that leaves.
 type steering struct {
-	to     int     // where connections go
-	canary int     // where some of them go instead
+	to     []int   // where connections go, to one of these by chance; none stands for the first place
+	canary []int   // where some of them go instead
 	share  float64 // how many, of 1; 0 means none
 	probes []probe // whose connection has a place of its own
 }
@@ -43,15 +44,35 @@ func (s steering) program() []unix.SockFilter {
 		p = append(p, probe.program()...)
 	}
 	if s.share >= 1 {
-		return append(p, give(s.canary))
+		return append(p, giveOne(s.canary)...)
 	}
 	if s.share > 0 {
+		canary := giveOne(s.canary)
 		p = append(p,
 			load(unix.BPF_W, randomOff),
-			unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K, K: threshold(s.share), Jt: 1},
-			give(s.canary))
+			unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K, K: threshold(s.share), Jf: 1},
+			unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JA, K: uint32(len(canary))})
+		p = append(p, canary...)
 	}
-	return append(p, give(s.to))
+	return append(p, giveOne(s.to)...)
+}
+
+// giveOne gives a connection to one of the places, by chance.
+func giveOne(places []int) []unix.SockFilter {
+	switch len(places) {
+	case 0:
+		return []unix.SockFilter{give(0)}
+	case 1:
+		return []unix.SockFilter{give(places[0])}
+	}
+	code := []unix.SockFilter{
+		load(unix.BPF_W, randomOff),
+		{Code: unix.BPF_ALU | unix.BPF_MOD | unix.BPF_K, K: uint32(len(places))},
+	}
+	for i, place := range places[1:] {
+		code = append(code, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: uint32(i + 1), Jf: 1}, give(place))
+	}
+	return append(code, give(places[0]))
 }
 
 // threshold is what a random number of 32 bits is below in share of all cases,

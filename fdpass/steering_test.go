@@ -48,6 +48,10 @@ func run(t *testing.T, program []unix.SockFilter, packet []byte, random uint32) 
 			x = 4 * uint32(packet[in.K-netOff]&0xf)
 		case unix.BPF_ALU | unix.BPF_RSH | unix.BPF_K:
 			a >>= in.K
+		case unix.BPF_ALU | unix.BPF_MOD | unix.BPF_K:
+			a %= in.K
+		case unix.BPF_JMP | unix.BPF_JA:
+			pc += int(in.K)
 		case unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K:
 			jump(a == in.K)
 		case unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K:
@@ -103,11 +107,40 @@ var pairs = []struct{ name, from, to, packetFrom, packetTo string }{
 func TestProgramTo(t *testing.T) {
 	t.Parallel()
 	for place := range 3 {
-		p := steering{to: place}.program()
+		p := steering{to: []int{place}}.program()
 		for _, pair := range pairs {
 			packet := syn(netip.MustParseAddrPort(pair.packetFrom), netip.MustParseAddrPort(pair.packetTo), 0)
 			if got := run(t, p, packet, 0); got != uint32(place) {
 				t.Errorf("%s goes to %d, want %d", pair.name, got, place)
+			}
+		}
+	}
+}
+
+// TestProgramAmong has connections go to several places, each to one of them as often
+// as to another.
+func TestProgramAmong(t *testing.T) {
+	t.Parallel()
+	packet := syn(netip.MustParseAddrPort("127.0.0.1:40000"), netip.MustParseAddrPort("127.0.0.1:80"), 0)
+	long := make([]int, 300)
+	for i := range long {
+		long[i] = 2*i + 1
+	}
+	for _, places := range [][]int{{5, 1}, {1, 2, 3}, {9, 4, 7, 2}, long} {
+		for name, p := range map[string][]unix.SockFilter{
+			"all":         steering{to: places}.program(),
+			"all canary":  steering{to: []int{77}, canary: places, share: 1}.program(),
+			"canary":      steering{to: []int{77}, canary: places, share: 0.5}.program(),
+			"not canary":  steering{to: places, canary: long, share: 0.5}.program(),
+			"for a probe": steering{to: places, probes: []probe{{netip.MustParseAddrPort("[::1]:1"), netip.MustParseAddrPort("[::1]:2"), 99}}}.program(),
+		} {
+			for random := range uint32(2 * len(places)) {
+				if name == "not canary" {
+					random += 1 << 31
+				}
+				if got, want := run(t, p, packet, random), places[int(random)%len(places)]; got != uint32(want) {
+					t.Errorf("%s of %v: the random number %d goes to %d, want %d", name, places, random, got, want)
+				}
 			}
 		}
 	}
@@ -126,10 +159,10 @@ func TestProgramProbe(t *testing.T) {
 		at := probe{netip.MustParseAddrPort(pair.from), netip.MustParseAddrPort(pair.to), place}
 		decoys := []probe{{netip.MustParseAddrPort("10.0.0.1:1"), netip.MustParseAddrPort("10.0.0.1:2"), 3}, {netip.MustParseAddrPort("[::2]:1"), netip.MustParseAddrPort("[::2]:2"), 4}}
 		for name, s := range map[string]steering{
-			"alone":        {to: target, probes: []probe{at}},
-			"first":        {to: target, probes: append([]probe{at}, decoys...)},
-			"last":         {to: target, probes: append(decoys[:2:2], at)},
-			"and a canary": {to: target, canary: canary, share: 1, probes: []probe{at}},
+			"alone":        {to: []int{target}, probes: []probe{at}},
+			"first":        {to: []int{target}, probes: append([]probe{at}, decoys...)},
+			"last":         {to: []int{target}, probes: append(decoys[:2:2], at)},
+			"and a canary": {to: []int{target}, canary: []int{canary}, share: 1, probes: []probe{at}},
 		} {
 			rest := uint32(target)
 			if s.share > 0 {
@@ -175,7 +208,7 @@ func TestProgramShare(t *testing.T) {
 	}{
 		{0.5, 1 << 31}, {0.25, 1 << 30}, {0.05, 214748365}, {0.005, 21474836}, {1.0 / (1 << 32), 1},
 	} {
-		p := steering{to: 3, canary: 4, share: test.share}.program()
+		p := steering{to: []int{3}, canary: []int{4}, share: test.share}.program()
 		for random, want := range map[uint32]uint32{0: 4, test.below - 1: 4, test.below: 3, math.MaxUint32: 3} {
 			if got := run(t, p, packet, random); got != want {
 				t.Errorf("with a share of %v the random number %d goes to %d, want %d", test.share, random, got, want)
@@ -183,7 +216,7 @@ func TestProgramShare(t *testing.T) {
 		}
 	}
 	for share, want := range map[float64]uint32{0: 3, -1: 3, math.NaN(): 3, 1: 4, 2: 4, math.Inf(1): 4} {
-		p := steering{to: 3, canary: 4, share: share}.program()
+		p := steering{to: []int{3}, canary: []int{4}, share: share}.program()
 		for _, random := range []uint32{0, 1, math.MaxUint32} {
 			if got := run(t, p, packet, random); got != want {
 				t.Errorf("with a share of %v the random number %d goes to %d, want %d", share, random, got, want)

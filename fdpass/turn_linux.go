@@ -15,11 +15,11 @@ func (st *steered) place(gen int) int {
 // mu.
 func (st *steered) steer() error {
 	if st.sink != nil {
-		return steering{to: len(st.seats)}.attach(st.sink.Raw())
+		return steering{to: []int{len(st.seats)}}.attach(st.sink.Raw())
 	}
-	s := steering{to: st.place(st.target)}
+	s := steering{to: []int{st.place(st.target)}}
 	if st.canary != 0 {
-		s.canary, s.share = st.place(st.canary), st.share
+		s.canary, s.share = []int{st.place(st.canary)}, st.share
 	}
 	for _, c := range st.dialing {
 		if st.seatOf(c.gen) != nil {

@@ -41,7 +41,7 @@ func (s Spec) Validate() error {
 }
 
 func (s Spec) validate() *SpecError {
-	for _, check := range []func() *SpecError{s.checkNetwork, s.checkName, s.checkMode, s.checkPass, s.checkProtocol, s.checkFit, s.checkValues, s.checkAddress} {
+	for _, check := range []func() *SpecError{s.checkNetwork, s.checkName, s.checkMode, s.checkPass, s.checkProtocol, s.checkFit, s.checkPorts, s.checkValues, s.checkAddress} {
 		if err := check(); err != nil {
 			return err
 		}

@@ -18,9 +18,16 @@ func TestServicesPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, service := range services.All() {
-		if !strings.Contains(string(page), "```toml\n"+service.Config+"```\n") {
-			t.Errorf("docs/services.md does not have the configuration that %s is tested with", service.Name)
+	configs := map[string]string{"a container": services.ContainerConfig}
+	for _, service := range append(services.All(), services.Caddy(), services.Dovecot(), services.Unbound()) {
+		configs[service.Name] = service.Config
+		if !strings.Contains(string(page), "\n### "+service.Name+"\n") {
+			t.Errorf("docs/services.md has no recipe by the name of %s", service.Name)
+		}
+	}
+	for name, config := range configs {
+		if !strings.Contains(string(page), "```toml\n"+config+"```\n") {
+			t.Errorf("docs/services.md does not have the configuration that %s is tested with", name)
 		}
 	}
 }

@@ -7,17 +7,28 @@ import (
 	"testing"
 
 	"github.com/zddsupervisor/zddsupervisor/integration/internal/build"
+	"github.com/zddsupervisor/zddsupervisor/integration/internal/keptload"
 	"github.com/zddsupervisor/zddsupervisor/integration/internal/machine"
 	"github.com/zddsupervisor/zddsupervisor/internal/load"
 )
 
-// loadEnv makes the test binary a load client, for use in a machine's network.
-const loadEnv = "ZDD_TEST_LOAD"
+// loadEnv and keptLoadEnv make the test binary a load client, for use in a machine's network.
+const (
+	loadEnv     = "ZDD_TEST_LOAD"
+	keptLoadEnv = "ZDD_TEST_KEPT_LOAD"
+)
 
 func TestMain(m *testing.M) {
 	machine.Init()
 	if os.Getenv(loadEnv) != "" {
 		if err := load.Serve(context.Background(), os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, "load:", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	if os.Getenv(keptLoadEnv) != "" {
+		if err := keptload.Serve(os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, "load:", err)
 			os.Exit(1)
 		}

@@ -54,7 +54,7 @@ func (s *Sandbox) write(t *unitText) {
 	} {
 		t.set(line.key, line.value)
 	}
-	t.comment("pidfd_getfd(2) carries connections over.")
-	t.set("SystemCallFilter", "@system-service pidfd_getfd")
+	t.comment("pidfd_getfd(2) carries connections over, seccomp(2) is for sockets with pass = \"adopt\".")
+	t.set("SystemCallFilter", "@system-service pidfd_getfd seccomp")
 	t.set("SystemCallErrorNumber", "EPERM")
 }

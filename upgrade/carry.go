@@ -45,7 +45,30 @@ func newCarriers() carriers {
 
 // carriesFrom reports whether the connections of a generation that is about to be ended are to be carried over.
 func (s *Supervisor) carriesFrom(g *generation, role Role) bool {
-	return g.plan.Carry != nil && role == RoleDraining && s.state.Phase < Stopping && len(g.carried()) > 0
+	return g.plan.Carry != nil && s.uncarried == "" && role == RoleDraining && s.state.Phase < Stopping && len(g.carried()) > 0
+}
+
+// manners are what a service does with its connections of which none can be carried over therefore.
+var manners = map[carry.Reason]string{
+	carry.Shut: "the service ends its idle connections with shutdown(2) when it is told to stop, which reaches the clients",
+	carry.Kept: "the service keeps its idle connections open when it is told to stop",
+}
+
+// learn draws conclusions from a batch that is over: where requests have waited for nothing, none are made to wait again.
+func (s *Supervisor) learn(c *carrying) {
+	why := c.batch.Futile()
+	if why == "" || s.uncarried != "" {
+		return
+	}
+	s.uncarried = why
+	s.log.Warn("kept-alive connections are not carried over from now on: "+manners[why]+`; set handoff.keepalive to "close"`, "generation", c.generation)
+}
+
+// unlearn forgets that when a generation ends whose connections were not to be carried over: what comes after it may be another program.
+func (s *Supervisor) unlearn(g *generation) {
+	if g.plan.Carry == nil {
+		s.uncarried = ""
+	}
 }
 
 // carried returns those of its sockets whose connections can be carried over: the next generation has one of its own on
@@ -124,6 +147,7 @@ func (s *Supervisor) carry(c *carrying) {
 // carriedOver writes down what became of a batch.
 func (s *Supervisor) carriedOver(c *carrying, took time.Duration) {
 	delete(s.carriers.all, c)
+	s.learn(c)
 	counts := c.batch.Counts()
 	s.carriers.sum = s.carriers.sum.Plus(counts)
 	if s.last != nil && s.last.Handoff == c.handoff {
@@ -158,6 +182,7 @@ func (s *Supervisor) endCarrying(now bool) {
 
 // carryCounts adds what is carried over now to a status.
 func (s *Supervisor) carryCounts(st *Status) {
+	st.Uncarried = manners[s.uncarried]
 	sum := s.carriers.sum
 	for c := range s.carriers.all {
 		counts := c.batch.Counts()

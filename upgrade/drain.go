@@ -24,6 +24,7 @@ func (s *Supervisor) end(g *generation, role Role, why string) {
 	if g.watchdog != nil {
 		g.watchdog.Stop()
 	}
+	s.unlearn(g)
 	p, told := g.plan, g.telling || g.wasTold()
 	before := p.SettleMax + p.Linger
 	carries := s.carriesFrom(g, role) && !told

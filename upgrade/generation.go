@@ -40,7 +40,7 @@ type generation struct {
 	number  int
 	release string
 	bound   []fdpass.Bound // the sockets that it was given
-	inodes  []uint64       // theirs, in the same order
+	inodes  []uint64       // theirs, in the same order; 0 for one that it opens itself and that was not found yet
 	plan    *Plan          // that it was started from
 
 	uid      uint32 // that it runs as
@@ -82,9 +82,9 @@ type generation struct {
 	left       *fdpass.FD // its notify socket, for the other supervisor
 }
 
-// start starts the generation's process. It blocks until the service was executed or could not be; then nothing is
-// left of it.
-func (g *generation) start(ctx context.Context, o Options, keep *keeper, prepared *Prepared, sockets []child.NamedFD) (err error) {
+// start starts the generation's process with the sockets that it is given. It blocks until the service was executed or could not be; then
+// nothing is left of it. meet is called before it is asked through sockets that it opens itself.
+func (g *generation) start(ctx context.Context, o Options, keep *keeper, prepared *Prepared, given lot, meet func(context.Context) error) (err error) {
 	// Somebody may have removed it, with the control socket in it; the service must come up all the same.
 	if err := os.MkdirAll(o.RuntimeDirectory, 0o755); err != nil {
 		return fmt.Errorf("make the runtime directory: %w", err)
@@ -100,9 +100,15 @@ func (g *generation) start(ctx context.Context, o Options, keep *keeper, prepare
 	}()
 	keep.addReceiver(g)
 	cmd := prepared.Command
-	cmd.Sockets = sockets
+	if ports := portsOf(g.bound, g.number); len(ports) > 0 && prepared.Ported != nil {
+		if cmd, err = prepared.Ported(ports); err != nil {
+			return err
+		}
+	}
+	cmd.Sockets, cmd.Offers = given.inherited, given.offers
+	cmd.Log = keep.log.With("generation", g.number)
 	cmd.Notify = g.receiver.Path()
-	g.waiter = prepared.Ready(g.notified, &Target{g.bound, g.number})
+	g.waiter = prepared.Ready(g.notified, &Target{bound: g.bound, generation: g.number, meet: meet})
 	if err = g.waiter.Prepare(&cmd); err != nil {
 		return fmt.Errorf("prepare the ready signal: %w", err)
 	}
@@ -318,6 +324,10 @@ func (g *generation) earlyExit() string {
 		return text
 	case exit.Code == 0:
 		return text + "; its main process has to stay in the foreground (no daemonizing, and a shell has to exec it)"
+	case slices.ContainsFunc(g.bound, func(b fdpass.Bound) bool { return b.Spec.Pass == fdpass.PassReusePort }):
+		return text + "; its output, in the supervisor's log, says why (if that is an address in use, it does not set SO_REUSEPORT, or listens as another user than it was started as)"
+	case g.unbound() != nil:
+		return text + "; its output, in the supervisor's log, says why; " + g.unbound().Error()
 	case len(g.bound) > 0:
 		return text + "; its output, in the supervisor's log, says why (if that is an address in use, let it take descriptor 3 instead of binding)"
 	}

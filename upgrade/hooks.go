@@ -28,12 +28,13 @@ type HookFacts struct {
 	Release            string
 	PreviousGeneration int // the one that serves, or served until then; 0 for none, and always in AfterGone
 	PreviousRelease    string
+	Ports              map[string]int // the private ports of Generation, by the names of their sockets; nil in AfterGone
 }
 
 // facts are those of a handoff.
 func (h *handoff) facts() HookFacts {
 	r := h.record
-	return HookFacts{Handoff: r.Handoff, Generation: r.To, Release: r.ToRelease, PreviousGeneration: r.From, PreviousRelease: r.FromRelease}
+	return HookFacts{Handoff: r.Handoff, Generation: r.To, Release: r.ToRelease, PreviousGeneration: r.From, PreviousRelease: r.FromRelease, Ports: portsOf(h.bound, r.To)}
 }
 
 // Names of hooks, as in the configuration.

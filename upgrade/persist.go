@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"os"
 	"strconv"
 	"sync"
@@ -52,7 +53,7 @@ func (s *Supervisor) persist() {
 func (s *Supervisor) save() (*Saved, []fdpass.Socket) {
 	v := &Saved{
 		Version: savedVersion, Boot: s.boot, Phase: s.state.Phase.String(), Number: s.number, Handoffs: s.handoffs,
-		Orphan: s.orphan, Last: s.last, LastRelease: s.lastRelease, GoBack: s.goBack, Sockets: []fdpass.Snapshot{}, Generations: []savedGeneration{},
+		Orphan: s.orphan, Last: s.last, Uncarried: s.uncarried, LastRelease: s.lastRelease, GoBack: s.goBack, Sockets: []fdpass.Snapshot{}, Generations: []savedGeneration{},
 	}
 	if s.plan != nil {
 		v.Plan = s.plan.Source
@@ -133,6 +134,7 @@ func (t *socketTable) addWith(bound []fdpass.Bound, inodes []uint64) ([]savedBou
 type keeper struct {
 	store Store // nil for none
 	warn  func(err error)
+	log   *slog.Logger
 
 	mu   sync.Mutex
 	kept map[string]bool
@@ -214,6 +216,7 @@ func (k *keeper) sync(sockets []fdpass.Socket, generations map[int]*generation) 
 		if g.receiver != nil {
 			k.keepReceiverLocked(g, wanted)
 		}
+		k.keepListenerLocked(g, wanted)
 	}
 	for id := range k.kept {
 		if wanted[id] {

@@ -72,9 +72,12 @@ type CanaryStep struct {
 
 // Prepared is a generation as it is about to be started.
 type Prepared struct {
-	Release string         // the release's name, "" where releases are not managed
-	Command child.Command  // without sockets, NOTIFY_SOCKET and cgroup: those are added by the supervisor
-	Check   *child.Command // run to its end before anything is started; nil means none
+	Release string        // the release's name, "" where releases are not managed
+	Command child.Command // without sockets, NOTIFY_SOCKET and cgroup: those are added by the supervisor
+	// Ported returns Command for a generation that has these private ports, by the names of their sockets. It is called where
+	// there are any, and may be nil where no socket is passed as a port.
+	Ported func(ports map[string]int) (child.Command, error)
+	Check  *child.Command // run to its end before anything is started; nil means none
 
 	// Ready returns how to wait for the ready signal. notified is closed when the generation says READY=1; it can be
 	// reached as new, once it is started.

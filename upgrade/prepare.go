@@ -87,7 +87,10 @@ func (s *Supervisor) check(parent context.Context, h *handoff) work {
 
 func (s *Supervisor) open(h *handoff) work {
 	specs, places := h.plan.Sockets, h.plan.Places
-	o := fdpass.OpenOptions{Have: s.bound, FromSystemd: s.opts.Systemd, Log: s.log}
+	o := fdpass.OpenOptions{Have: s.bound, FromSystemd: s.opts.Systemd, Service: s.opts.Name, Log: s.log}
+	if c := h.prepared.Command.Credential; c != nil {
+		o.Owner = int(c.UID)
+	}
 	alone := len(s.generations) == 0
 	return func() (func(), error) {
 		bound, fresh, err := fdpass.Open(specs, o)

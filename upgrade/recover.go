@@ -23,6 +23,9 @@ import (
 func (s *Supervisor) takeOver(v *Saved) {
 	s.number, s.handoffs, s.last, s.orphan = max(v.Number, s.number), max(v.Handoffs, s.handoffs), v.Last, v.Orphan
 	s.lastRelease, s.goBack = v.LastRelease, v.GoBack
+	if manners[v.Uncarried] != "" {
+		s.uncarried = v.Uncarried
+	}
 	if h := v.Handoff; h != nil {
 		h.Record.Began = s.clock.time(h.Began)
 	}
@@ -171,7 +174,7 @@ func (r *recovery) restoreSockets() {
 		}
 	}
 	for id, fd := range s.opts.Stored {
-		if !used[id] && !strings.HasPrefix(id, notifyPrefix) { // that of a generation of which nothing was written down: its place in the group is not its own
+		if !used[id] && !strings.HasPrefix(id, notifyPrefix) && !strings.HasPrefix(id, listenerPrefix) { // that of a generation of which nothing was written down: its place in the group is not its own
 			if err := fdpass.Discard(fd); err != nil {
 				s.log.Warn("cannot close a socket that nobody knows of", "cause", err)
 			}
@@ -193,6 +196,7 @@ func (r *recovery) restoreSockets() {
 				g.inodes = append(g.inodes, sg.Inodes[i])
 			}
 		}
+		r.lend(g)
 	}
 }
 

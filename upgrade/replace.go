@@ -128,6 +128,9 @@ func (s *Supervisor) letGoOfAll(sockets map[string]*fdpass.FD) {
 		if g.left != nil {
 			sockets[notifyID(g.number)] = g.left
 		}
+		if listener, err := g.process.Listener(); err == nil {
+			sockets[listenerID(g.number)] = listener
+		}
 		if err := g.leave(); err != nil {
 			s.log.Warn("cannot leave a generation to another supervisor", "generation", g.number, "cause", err)
 		}

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/zddsupervisor/zddsupervisor/fdpass"
+	"github.com/zddsupervisor/zddsupervisor/internal/carry"
 )
 
 // savedVersion is the version of the state file. A supervisor reads its own version and no other: what it cannot be
@@ -36,6 +37,8 @@ type Saved struct {
 	Orphan   int             `json:"orphan,omitempty"` // the one that crashed, whose seat waits for an heir
 	Plan     json.RawMessage `json:"plan,omitempty"`   // of the live generation
 	Last     *Record         `json:"last,omitempty"`
+
+	Uncarried carry.Reason `json:"uncarried,omitempty"` // why no connections are carried over any more
 
 	LastRelease string   `json:"last_release,omitempty"` // of the last generation that was live
 	GoBack      []string `json:"go_back,omitempty"`      // releases, of which the next start takes the first that is fit

@@ -32,14 +32,10 @@ func (s *Supervisor) start(ctx context.Context, h *handoff, st *step) work {
 		number: number, release: prepared.Release, bound: bound, plan: h.plan, role: RoleNew,
 		notified: make(chan struct{}), told: make(chan struct{}), parted: make(chan struct{}),
 	}
-	older := s.ending()
+	older, alone := s.ending(), s.exclusive(bound)
 	return func() (func(), error) {
-		var seats []child.NamedFD
-		defer func() {
-			for _, seat := range seats {
-				seat.FD.Close()
-			}
-		}()
+		var given lot
+		defer given.close()
 		if stopped != nil {
 			if err := awaitGone(ctx, stopped); err != nil {
 				return nil, err
@@ -48,7 +44,7 @@ func (s *Supervisor) start(ctx context.Context, h *handoff, st *step) work {
 		for _, old := range older {
 			s.makeRoom(ctx, old, bound)
 		}
-		for _, b := range bound {
+		for i, b := range bound {
 			from := heirOf
 			if fresh[b.Socket] { // nobody has crashed on it
 				from = 0
@@ -57,7 +53,11 @@ func (s *Supervisor) start(ctx context.Context, h *handoff, st *step) work {
 			if err != nil {
 				return nil, fmt.Errorf("socket %s: %w", b.Spec.FDName(), err)
 			}
-			seats = append(seats, child.NamedFD{Name: b.Spec.FDName(), FD: fd})
+			if fd == nil { // the generation opens it itself
+				g.inodes = append(g.inodes, 0)
+				continue
+			}
+			given.add(b, fd, alone[i])
 			var st unix.Stat_t
 			if err := unix.Fstat(fd.Raw(), &st); err != nil {
 				return nil, os.NewSyscallError("fstat", err)
@@ -65,7 +65,10 @@ func (s *Supervisor) start(ctx context.Context, h *handoff, st *step) work {
 			g.inodes = append(g.inodes, st.Ino)
 		}
 		s.keeper.add(bound)
-		if err := g.start(ctx, s.opts, &s.keeper, prepared, seats); err != nil {
+		if err := g.start(ctx, s.opts, &s.keeper, prepared, given, func(ctx context.Context) error {
+			_, err := s.meet(ctx, g)
+			return err
+		}); err != nil {
 			return nil, err
 		}
 		return func() { s.adopt(h, g) }, nil
@@ -137,26 +140,34 @@ func (s *Supervisor) warm(parent context.Context, h *handoff, st *step) work {
 	return func() (func(), error) {
 		defer cancel()
 		err := g.waiter.Wait(ctx, g.process)
+		inodes := g.inodes
 		var exited *child.ExitedError
 		var late *child.NotReadyError
 		if errors.As(err, &late) {
 			late.Waited = limit.granted() // and not how late a busy machine has noticed
 		}
-		if errors.As(err, &exited) {
+		switch {
+		case errors.As(err, &exited):
 			err = errors.New(g.earlyExit())
-		} else if err != nil {
-			err = fmt.Errorf("generation %d: %w", g.number, err)
-		} else {
-			err = s.holdsItsSockets(ctx, g)
+		case err != nil:
+			err = g.withUnbound(fmt.Errorf("generation %d: %w", g.number, err))
+		default:
+			if err = g.awaitBound(ctx, limit); err != nil {
+				break
+			}
+			if inodes, err = s.meet(ctx, g); err == nil {
+				s.tellMet(g)
+				err = s.holdsItsSockets(ctx, g, inodes)
+			}
 		}
-		return func() { g.ready = time.Now() }, err
+		return func() { g.ready, g.inodes = time.Now(), inodes }, err
 	}
 }
 
 // holdsItsSockets looks whether a generation that says it is ready can be: clients of one that has closed its sockets
 // would wait for ever. One that has closed some of them is told of in the log.
-func (s *Supervisor) holdsItsSockets(ctx context.Context, g *generation) error {
-	held, known, err := g.process.Tree().Holds(g.inodes)
+func (s *Supervisor) holdsItsSockets(ctx context.Context, g *generation, inodes []uint64) error {
+	held, known, err := g.process.Tree().Holds(inodes)
 	if err != nil || !known || len(held) == 0 {
 		return err
 	}
@@ -171,7 +182,7 @@ func (s *Supervisor) holdsItsSockets(ctx context.Context, g *generation) error {
 		return fmt.Errorf("generation %d says that it is ready, but has closed the sockets that it was given (they are its descriptors from 3 on)", g.number)
 	}
 	for i, ok := range held {
-		if !ok {
+		if !ok && inodes[i] != 0 {
 			s.log.Warn("the new generation has closed a socket: nobody accepts from it", "generation", g.number, "socket", g.bound[i].Spec.FDName())
 		}
 	}

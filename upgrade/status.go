@@ -34,6 +34,8 @@ type Status struct {
 	Strays uint64     `json:"strays"`         // processes of nobody's that were reaped
 	// Carried is what became of the kept-alive connections of all generations that were replaced; nil if there were none.
 	Carried *Carried `json:"carried,omitempty"`
+	// Uncarried is why none are carried over any more, although they are to be: what the service does instead; "" where they are.
+	Uncarried string `json:"uncarried,omitempty"`
 }
 
 // StepStatus is the step of a handoff that runs. Status.Phase has its name.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/zddsupervisor/zddsupervisor/child"
 	"github.com/zddsupervisor/zddsupervisor/fdpass"
+	"github.com/zddsupervisor/zddsupervisor/internal/carry"
 )
 
 // Errors that the methods of a Supervisor return, beside *HandoffError.
@@ -52,6 +53,9 @@ type Options struct {
 
 	// Good returns the releases to which a rollback may go from one, the best first. It must not block. nil knows of none.
 	Good func(from string) []string
+
+	// Name is the service's, see fdpass.OpenOptions.
+	Name string
 
 	// Handoffs and Number are those of the newest handoff and the newest generation that there have been, as far as is known:
 	// numbers go on from there, or from Saved's if those are higher.
@@ -126,8 +130,9 @@ type Supervisor struct {
 	repairs   backoff   // of a live generation that nobody gets to
 	repairAt  time.Time // when the next of them may begin
 	carriers  carriers
-	leaving   []departure // seats to give up once no step uses the sockets
-	pruning   bool        // old releases are being removed
+	uncarried carry.Reason // why no connections are carried over any more, see carriedOver; "" while they are
+	leaving   []departure  // seats to give up once no step uses the sockets
+	pruning   bool         // old releases are being removed
 
 	lastRelease string   // of the last generation that was live
 	goBack      []string // releases, of which the next restart takes the first that is fit; none for the current one
@@ -164,7 +169,7 @@ func New(opts Options) *Supervisor {
 	}
 	warn := func(err error) { log.Warn("the service manager does not keep a socket", "cause", err) }
 	return &Supervisor{
-		keeper:      keeper{store: opts.Store, kept: kept, warn: warn},
+		keeper:      keeper{store: opts.Store, kept: kept, warn: warn, log: log},
 		clock:       newClock(),
 		boot:        bootID(),
 		opts:        opts,

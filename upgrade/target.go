@@ -15,10 +15,15 @@ import (
 type Target struct {
 	bound      []fdpass.Bound
 	generation int
+	// meet looks for what the generation has opened itself; nil once that was found.
+	meet func(ctx context.Context) error
 }
 
 // target is the new generation of a handoff.
-func (h *handoff) target() *Target { return &Target{h.bound, h.record.To} }
+func (h *handoff) target() *Target { return &Target{bound: h.bound, generation: h.record.To} }
+
+// Ports returns the private ports that the generation has, by the names of their sockets.
+func (t *Target) Ports() map[string]int { return portsOf(t.bound, t.generation) }
 
 // Dial opens a connection through a socket, by name, that only this generation can accept. It blocks until the kernel
 // has the connection, which need not be accepted by then. The error wraps fdpass.ErrNotSteered if the socket is shared.
@@ -26,6 +31,11 @@ func (t *Target) Dial(ctx context.Context, socket string) (net.Conn, error) {
 	for _, b := range t.bound {
 		if b.Spec.FDName() != socket {
 			continue
+		}
+		if own, ok := b.Socket.(fdpass.SelfBound); ok && t.meet != nil && own.Port(t.generation) == 0 {
+			if err := t.meet(ctx); err != nil {
+				return nil, err
+			}
 		}
 		c, err := b.Socket.Dial(ctx, t.generation)
 		if errors.Is(err, fdpass.ErrNotSteered) {

@@ -24,6 +24,7 @@ func (s *Supervisor) tend() {
 	for _, g := range s.generations {
 		s.tendReceiver(g)
 	}
+	s.tendWays()
 	s.tendLive()
 }
 
@@ -60,6 +61,22 @@ func (s *Supervisor) tendReceiver(g *generation) {
 	s.keeper.forget(notifyID(g.number))
 	s.attend(func() { s.listen(g, receiver) })
 	s.persist()
+}
+
+// tendWays puts right what leads new connections to services that open their sockets themselves, while two generations serve,
+// which can be for long. tendLive does it as long as one does.
+func (s *Supervisor) tendWays() {
+	if s.live == nil || !s.state.Phase.waits() {
+		return
+	}
+	for _, b := range s.live.bound {
+		if _, ok := b.Socket.(fdpass.SelfBound); !ok {
+			continue
+		}
+		if _, err := b.Socket.Revive(0); err != nil { // which is no generation's: none is taken from its clients
+			s.log.Error("new connections may not get where they should", "socket", b.Spec.FDName(), "cause", err)
+		}
+	}
 }
 
 // tendLive replaces the live generation if a process has shut a socket of it down, so that nobody gets to it any more: its

@@ -72,7 +72,11 @@ func completeFlags(cmd *cobra.Command) {
 		switch {
 		case key.Kind == config.Signal:
 			words = []string{"SIGTERM", "SIGINT", "SIGQUIT", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGWINCH"}
-		case key.Kind == config.Text:
+		case key.Name == "preset":
+			for _, p := range config.Presets() {
+				words = append(words, p.Name)
+			}
+		case key.Kind == config.Text, key.Kind == config.WordList:
 			words = quotedWords(key.Doc)
 		}
 		must(cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)))

@@ -4,11 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"path/filepath"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/zddsupervisor/zddsupervisor/child"
 	"github.com/zddsupervisor/zddsupervisor/internal/config"
+	"github.com/zddsupervisor/zddsupervisor/internal/control"
 	"github.com/zddsupervisor/zddsupervisor/internal/doctor"
 	"github.com/zddsupervisor/zddsupervisor/systemd"
 )
@@ -37,6 +40,7 @@ Exit status: 0 nothing was found that will not work; 1 something will not work; 
 			if err != nil {
 				return err
 			}
+			subject.Uncarried = uncarried(cmd.Context(), subject.Source)
 			findings := doctor.Examine(cmd.Context(), subject)
 			if asJSON {
 				e := json.NewEncoder(cmd.OutOrStdout())
@@ -91,6 +95,27 @@ func doctorSubject(ctx context.Context, name, path string) (doctor.Subject, erro
 		inUnit(subject.Source, name)
 	}
 	return subject, nil
+}
+
+// askFor is how long doctor waits for a supervisor that runs.
+const askFor = 2 * time.Second
+
+// uncarried asks the supervisor of a configuration, if one runs and this user may ask it, why it carries no connections over.
+func uncarried(ctx context.Context, source *config.Source) string {
+	if source == nil {
+		return ""
+	}
+	cfg, err := source.Load()
+	if err != nil || cfg.Handoff.KeepAlive != config.KeepAliveCarry {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(ctx, askFor)
+	defer cancel()
+	st, err := control.NewClient(filepath.Join(cfg.RuntimeDirectory, control.SocketName)).Status(ctx)
+	if err != nil {
+		return ""
+	}
+	return st.Uncarried
 }
 
 // inUnit has a configuration loaded as the unit's supervisor does, which finds its directories in the environment.

@@ -27,13 +27,16 @@ func (p planner) hook(cfg *config.Config, argv []string) upgrade.HookFunc {
 		return nil
 	}
 	return func(about upgrade.HookFacts) (*child.Command, error) {
-		command, _, err := p.commands(cfg, about.Generation, about.Release)
+		command, values, err := p.commands(cfg, about.Generation, about.Release)
 		if err != nil {
 			return nil, err
 		}
 		c, err := command(argv)
 		if err != nil {
 			return nil, err
+		}
+		if len(about.Ports) > 0 {
+			c = ported(c, values.WithPorts(about.Ports))
 		}
 		c.Env = append(withoutFacts(c.Env),
 			"ZDD_NAME="+cfg.Name, "ZDD_HANDOFF="+numberOrNothing(about.Handoff),

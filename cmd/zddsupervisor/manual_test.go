@@ -86,7 +86,7 @@ func TestCompletion(t *testing.T) {
 	}{
 		{[]string{"st"}, "status\t"},
 		{[]string{"completion", ""}, "fish\n"},
-		{[]string{"run", "--ready-by", ""}, "notify\nfd\nhttp\naccept\nexec\ndelay\n:4\n"},
+		{[]string{"run", "--ready-by", ""}, "notify\nfd\nhttp\naccept\nexec\neinhorn\ndelay\n:4\n"},
 		{[]string{"run", "--mode", ""}, "steered\nshared\n:4\n"},
 		{[]string{"run", "--drain-signal", "SIGQ"}, "SIGTERM\n"},
 		{[]string{"run", "--config", ""}, "toml\n:8\n"},

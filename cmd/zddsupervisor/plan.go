@@ -58,6 +58,9 @@ func (p planner) prepare(cfg *config.Config, generation int) (*upgrade.Prepared,
 	if prepared.Command, err = command(cfg.Command); err != nil {
 		return nil, err
 	}
+	prepared.Ported = func(ports map[string]int) (child.Command, error) {
+		return ported(prepared.Command, values.WithPorts(ports)), nil
+	}
 	if len(cfg.Check.Command) > 0 {
 		check, err := command(cfg.Check.Command)
 		if err != nil {
@@ -89,7 +92,7 @@ func (p planner) commands(cfg *config.Config, generation int, release string) (c
 		if err != nil {
 			return child.Command{}, err
 		}
-		c := child.Command{Args: argv, Env: environ, Dir: cfg.Directory, Credential: credential, Umask: cfg.Umask, Path: argv[0]}
+		c := child.Command{Args: argv, Env: environ, Dir: cfg.Directory, Credential: credential, Umask: cfg.Umask, Path: argv[0], Pass: cfg.Pass, Generation: generation}
 		for _, l := range cfg.Limits {
 			limit := child.Limit{Resource: l.Resource}
 			limit.Cur, limit.Max = l.Soft, l.Hard
@@ -98,6 +101,13 @@ func (p planner) commands(cfg *config.Config, generation int, release string) (c
 		return c, nil
 	}
 	return command, values, nil
+}
+
+// ported returns a command with private ports put in.
+func ported(c child.Command, values config.PortValues) child.Command {
+	c.Args = values.Expand(c.Args)
+	c.Path, c.Env = c.Args[0], values.Environ(c.Env)
+	return c
 }
 
 // probeOf returns the configured probe, or nil.
@@ -144,9 +154,12 @@ func (p planner) ready(r config.Ready, values config.Values) (readiness, error) 
 		if err != nil {
 			return nil, fmt.Errorf("the ready command: %w", err)
 		}
-		return func(<-chan struct{}, *upgrade.Target) child.Waiter {
+		return func(_ <-chan struct{}, new *upgrade.Target) child.Waiter {
+			argv := values.WithPorts(new.Ports()).Expand(argv)
 			return &child.ExecReady{Reaper: p.reaper, Path: argv[0], Args: argv, Interval: r.Interval}
 		}, nil
+	case config.ByEinhorn:
+		return func(<-chan struct{}, *upgrade.Target) child.Waiter { return &child.EinhornReady{} }, nil
 	case config.ByDelay:
 		return func(<-chan struct{}, *upgrade.Target) child.Waiter { return &child.DelayReady{Delay: r.Delay} }, nil
 	}

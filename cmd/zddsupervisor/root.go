@@ -67,7 +67,7 @@ configuration; 3 no supervisor was reached, or it refuses this user; 4 and 5 see
 	root.AddCommand(
 		runCommand(), reloadCommand(), deployCommand(), rollbackCommand(), promoteCommand(), abortCommand(),
 		statusCommand(), historyCommand(), upgradeCommand(),
-		unitCommand(), doctorCommand(), sweepCommand(),
+		unitCommand(), presetCommand(), doctorCommand(), sweepCommand(),
 		drillCommand(), demoCommand(), demoServiceCommand(),
 		completionCommand(), manualCommand(),
 	)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"unicode"
 
+	"github.com/zddsupervisor/zddsupervisor/internal/config"
 	"github.com/zddsupervisor/zddsupervisor/internal/control"
 	"github.com/zddsupervisor/zddsupervisor/internal/history"
 	"github.com/zddsupervisor/zddsupervisor/upgrade"
@@ -85,6 +86,24 @@ func TestNameIsChecked(t *testing.T) {
 		status, _, stderr := oneCommand(t, command, "--name", "../../x")
 		if status != exitUsage || !strings.Contains(stderr, `not a usable name: "../../x"`) || strings.Count(stderr, "\n") != 1 {
 			t.Errorf("%s: exit status %d: %s", command, status, stderr)
+		}
+	}
+}
+
+// TestPresetCommand has each preset in the list, and prints it as it is.
+func TestPresetCommand(t *testing.T) {
+	t.Parallel()
+	status, list, stderr := oneCommand(t, "preset")
+	if status != exitDone || stderr != "" {
+		t.Fatalf("exit status %d: %s", status, stderr)
+	}
+	lines := strings.Split(strings.TrimSpace(list), "\n")
+	for i, p := range config.Presets() {
+		if i >= len(lines) || !strings.HasPrefix(lines[i], p.Name+" ") || !strings.HasSuffix(lines[i], p.Doc) {
+			t.Errorf("the list does not have %s:\n%s", p.Name, list)
+		}
+		if status, text, stderr := oneCommand(t, "preset", p.Name); status != exitDone || text != p.Text || stderr != "" {
+			t.Errorf("%s: exit status %d, %q, %q", p.Name, status, text, stderr)
 		}
 	}
 }

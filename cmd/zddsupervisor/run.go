@@ -158,6 +158,7 @@ func supervise(source *config.Source, signals *signals, stderr io.Writer) (err e
 
 	plans := planner{reaper: reaper, environ: os.Environ()}
 	options := upgrade.Options{
+		Name: cfg.Name,
 		Plan: plans.plan(cfg),
 		Load: func() (*upgrade.Plan, error) {
 			now, err := source.Load()

@@ -265,6 +265,9 @@ func (v *statusView) last() {
 		v.text(plain, fmt.Sprintf("  kept-alive connections: %d carried over, %d requests passed on, %d lost, %d left to the old generation",
 			c.Carried, c.Relayed, c.Lost, c.Found()-c.Carried))
 	}
+	if why := v.st.Uncarried; why != "" {
+		v.text(red, "  kept-alive connections are not carried over any more: "+why)
+	}
 	if l.Reason != "" {
 		v.text(red, fmt.Sprintf("  at step %s: %s", l.Phase, l.Reason))
 	}

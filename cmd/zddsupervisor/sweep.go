@@ -60,6 +60,9 @@ func sweep(ctx context.Context, name string, out io.Writer) error {
 	if killed > 0 {
 		fmt.Fprintf(out, "killed %d processes of %s that its supervisor has left\n", killed, name)
 	}
+	if err == nil { // else there may be connections
+		err = fdpass.RemoveTables(name)
+	}
 	if saved != nil {
 		for _, s := range saved.Files() {
 			err = errors.Join(err, fdpass.RemoveFile(s))

@@ -58,6 +58,16 @@ type supervisor struct {
 // the benchmark. It does not wait for the service.
 func supervise(b *testing.B, sockets int, environ []string, command ...string) *supervisor {
 	b.Helper()
+	var text strings.Builder
+	for i := range sockets {
+		fmt.Fprintf(&text, "[[socket]]\nname = \"s%d\"\nlisten = \"tcp://127.0.0.1:0\"\n", i)
+	}
+	return superviseWith(b, text.String(), environ, command...)
+}
+
+// superviseWith does it with tables of the configuration.
+func superviseWith(b *testing.B, tables string, environ []string, command ...string) *supervisor {
+	b.Helper()
 	program, err := programs.Supervisor(context.Background())
 	if err != nil {
 		b.Fatal(err)
@@ -67,10 +77,7 @@ func supervise(b *testing.B, sockets int, environ []string, command ...string) *
 	if err != nil {
 		b.Fatal(err)
 	}
-	text := fmt.Sprintf("name = \"bench\"\ncommand = %s\nruntime-directory = %q\nstate-directory = %q\n", quoted, dir, dir)
-	for i := range sockets {
-		text += fmt.Sprintf("[[socket]]\nname = \"s%d\"\nlisten = \"tcp://127.0.0.1:0\"\n", i)
-	}
+	text := fmt.Sprintf("name = \"bench\"\ncommand = %s\nruntime-directory = %q\nstate-directory = %q\n%s", quoted, dir, dir, tables)
 	config := filepath.Join(dir, "bench.toml")
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		b.Fatal(err)

@@ -3,6 +3,7 @@ package standalone
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -16,6 +17,9 @@ import (
 // it has to be, so that what is measured is not the time that it takes to start.
 var program, testservice string
 
+// longRun is a flag, since a hundred take a minute for each.
+var longRun = flag.Int("handoffs", 15, "handoffs under load of each way in which a service binds by itself")
+
 func TestMain(m *testing.M) {
 	if mode := os.Getenv(serviceEnv); mode != "" {
 		os.Exit(service(mode))
@@ -23,6 +27,13 @@ func TestMain(m *testing.M) {
 	if os.Getenv(loadEnv) != "" {
 		if err := load.Serve(context.Background(), os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, "load:", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	if change := os.Getenv(firewallEnv); change != "" {
+		if err := changeFirewall(change, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, "firewall:", err)
 			os.Exit(1)
 		}
 		os.Exit(0)

@@ -367,3 +367,13 @@ func (s *supervisor) mustReload() *upgrade.Record {
 	}
 	return record
 }
+
+// waitFor blocks until ok.
+func waitFor(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); !ok() && !t.Failed(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not seen: %s", what)
+		}
+	}
+}

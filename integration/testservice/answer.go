@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"strconv"
@@ -41,6 +42,10 @@ func (h *handler) body(req *http.Request) (status int, body []byte) {
 		}
 	}
 	switch req.URL.Path {
+	case "/bind":
+		if err := bindOnce(query.Get("address")); err != nil {
+			return http.StatusInternalServerError, []byte(err.Error())
+		}
 	case "/health":
 		if text, err := os.ReadFile(h.healthFile); err == nil {
 			status, _ = strconv.Atoi(strings.TrimSpace(string(text)))
@@ -53,6 +58,15 @@ func (h *handler) body(req *http.Request) (status int, body []byte) {
 		return status, b
 	}
 	return status, fmt.Appendf(nil, "%s %d\n", h.info.Version, h.info.PID)
+}
+
+// bindOnce binds an address, as a service may at any time, and gives it back.
+func bindOnce(address string) error {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return err
+	}
+	return l.Close()
 }
 
 // answer writes the whole answer to a request. With last it says that the connection ends.

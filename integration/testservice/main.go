@@ -3,7 +3,7 @@
 // By itself it takes its sockets as systemd passes them (sd_listen_fds(3)), answers HTTP on stream and sequenced-packet sockets and
 // every datagram on the others, says READY=1, and on SIGTERM accepts what is still in the queue, finishes everything that it has
 // accepted, and exits with status 0. Every answer tells the version and the pid: as the headers X-Version and X-Pid, or as the text of a
-// datagram. The path /info answers with what the process was given, as JSON: see info. The query sleep=DURATION delays an answer, wait=FILE
+// datagram. The path /bind listens on a TCP address for a moment, that of the query address=ADDRESS; /info answers with what the process was given, as JSON: see info. The query sleep=DURATION delays an answer, wait=FILE
 // does until the file is there, and status=CODE sets its status, with from=N and until=N from the Nth to the Nth request that asks for one.
 //
 // With -serve=http an answer also has the query's id=ID and the length and checksum of the request's body, as the headers X-Id and X-Body;
@@ -31,6 +31,8 @@ type options struct {
 	acceptDelay time.Duration
 	acceptOnly  string
 	bind        string
+	reusePort   bool
+	ownSockets  int
 	log         string
 	healthFile  string
 	serveAfter  time.Duration
@@ -80,12 +82,14 @@ func parse() options {
 	const never = -1
 	flag.StringVar(&o.version, "version", "1", "the `version` in each answer")
 	flag.StringVar(&o.versionFile, "version-file", "", "read the version from this `file` at the start")
-	flag.StringVar(&o.serve, "serve", "finish", "`how` HTTP is served: finish (every accepted connection), or http (Go's net/http and its Shutdown)")
+	flag.StringVar(&o.serve, "serve", "finish", "`how` HTTP is served: finish (every accepted connection), http (Go's net/http and its Shutdown), or http-shut (the same, and it ends connections with shutdown(2))")
 	flag.DurationVar(&o.work, "work", 0, "how long each answer takes")
-	flag.BoolVar(&o.keepAlive, "keep-alive", false, "keep connections (finish only; http always does)")
+	flag.BoolVar(&o.keepAlive, "keep-alive", false, "keep connections (finish only; the others always do)")
 	flag.DurationVar(&o.acceptDelay, "accept-delay", 0, "pause before each accept (finish only)")
 	flag.StringVar(&o.acceptOnly, "accept-only", "", "ignore all sockets but the one of this `name`")
-	flag.StringVar(&o.bind, "bind", "", "ignore the passed sockets and listen on this TCP `address`")
+	flag.StringVar(&o.bind, "bind", "", "ignore the passed sockets and listen on this TCP `address`, or on a path after \"unix:\"")
+	flag.BoolVar(&o.reusePort, "reuseport", false, "set SO_REUSEPORT before (bind only)")
+	flag.IntVar(&o.ownSockets, "reuseport-sockets", 1, "listen with this many sockets on the address (bind only)")
 	flag.StringVar(&o.log, "log", "", "write a line for each connection and each request to this `file`")
 	flag.StringVar(&o.healthFile, "health-file", "", "answer /health with the status that this `file` holds, if it is there")
 	flag.DurationVar(&o.serveAfter, "serve-after", 0, "accept only after this time (http only)")
@@ -106,7 +110,7 @@ func parse() options {
 	flag.BoolVar(&o.closeSockets, "close-sockets", false, "close the passed sockets, then get ready")
 	flag.DurationVar(&o.shutdownAfter, "shutdown-after", never, "shutdown(2) the passed sockets this long after the start, or 0 before it is ready")
 	flag.BoolVar(&o.shutdownSockets, "shutdown-sockets", false, "shutdown(2) the passed sockets when stopped")
-	flag.BoolVar(&o.unlinkSockets, "unlink-sockets", false, "unlink the paths of unix sockets when stopped")
+	flag.BoolVar(&o.unlinkSockets, "unlink-sockets", false, "unlink the paths of unix sockets when stopped, and before they are bound")
 	flag.IntVar(&o.tree, "tree", 0, "start this many children, each with a child of its own; all ignore SIGTERM")
 	flag.BoolVar(&o.treeSetsid, "tree-setsid", false, "the children leave for sessions of their own")
 	flag.BoolVar(&o.leaf, "leaf", false, "be one of those children")

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -23,15 +25,7 @@ type socket struct {
 // open returns the sockets to serve.
 func open(o options) ([]socket, error) {
 	if o.bind != "" {
-		l, err := net.Listen("tcp", o.bind)
-		if err != nil {
-			return nil, err
-		}
-		f, err := l.(*net.TCPListener).File()
-		if err != nil {
-			return nil, err
-		}
-		return []socket{{"own", f}}, l.Close()
+		return listen(o)
 	}
 	passed, err := inherited()
 	if err != nil {
@@ -44,6 +38,43 @@ func open(o options) ([]socket, error) {
 		}
 	}
 	return wanted, nil
+}
+
+// listen opens sockets on the address of -bind.
+func listen(o options) (all []socket, err error) {
+	var c net.ListenConfig
+	if o.reusePort {
+		c.SetMultipathTCP(false)
+		c.Control = func(_, _ string, raw syscall.RawConn) (err error) {
+			controlErr := raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1) })
+			return errors.Join(controlErr, err)
+		}
+	}
+	network, address := "tcp", o.bind
+	if path, ok := strings.CutPrefix(o.bind, "unix:"); ok {
+		if o.unlinkSockets { // what an earlier one has left, as such services do
+			_ = os.Remove(path)
+		}
+		network, address = "unix", path
+	}
+	for range o.ownSockets {
+		l, err := c.Listen(context.Background(), network, address)
+		if err != nil {
+			return nil, err
+		}
+		f, err := l.(interface{ File() (*os.File, error) }).File()
+		if err != nil {
+			return nil, err
+		}
+		if u, ok := l.(*net.UnixListener); ok {
+			u.SetUnlinkOnClose(false)
+		}
+		if err := l.Close(); err != nil {
+			return nil, err
+		}
+		all = append(all, socket{"own", f})
+	}
+	return all, nil
 }
 
 // inherited takes the passed sockets as sd_listen_fds_with_names(3) does, and is as strict.
@@ -100,6 +131,8 @@ func newServer(o options, given info, requests *journal, s socket) (server, erro
 		return serveFinishing(o, h, l.(listener)), nil
 	case "http":
 		return serveHTTP(o, h, l), nil
+	case "http-shut":
+		return serveHTTP(o, h, mannered{l, func(c *net.TCPConn) net.Conn { return shut{c} }}), nil
 	}
 	return nil, fmt.Errorf("unknown way to serve: %q", o.serve)
 }

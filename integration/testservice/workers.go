@@ -16,7 +16,7 @@ const workerEnv = "TESTSERVICE_WORKER"
 // when it is stopped tells them, and waits for them; or, told so, leaves them behind.
 func lead(o options, terminated <-chan struct{}) error {
 	n, err := strconv.Atoi(os.Getenv("LISTEN_FDS"))
-	if err != nil {
+	if err != nil && o.bind == "" { // else each of them binds by itself
 		return fmt.Errorf("LISTEN_FDS: %w", err)
 	}
 	var workers []int

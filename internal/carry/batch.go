@@ -73,6 +73,7 @@ type Batch struct {
 
 	mu     sync.Mutex
 	counts Counts
+	vain   int // of those that were kept: on which a request has waited
 }
 
 // A conn is one connection.
@@ -83,6 +84,11 @@ type conn struct {
 	blocking bool      // whoever reads it may sleep in recv(2)
 	caught   bool      // it may have begun to with the mark high, see rouse
 	mark     int       // the low water mark that it has
+	dammed   bool      // nothing arrives
+	unfit    bool      // it cannot be dammed
+	drops    uint32    // what the kernel had dropped before that
+	missed   bool      // something was kept from arriving, and will be sent again
+	flows    bool      // the dam has held up the rest of a request
 	woken    uint64    // see history
 	first    uint64    // what was read when it was seen first
 	last     sample    // the newest
@@ -108,6 +114,20 @@ func (b *Batch) Counts() Counts {
 		c.Lost += int(b.relays.lost.Load())
 	}
 	return c
+}
+
+// Futile says why there is nothing to be gained by parking the connections of such a tree: because of the way in which it ends they did not
+// come to be carried over, and requests have waited in vain. It is Shut, Kept, or "" where that is not so. It is for when Run has returned.
+func (b *Batch) Futile() Reason {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch carried := b.counts.Carried; {
+	case b.counts.Left[Shut] > carried:
+		return Shut
+	case b.vain > 0 && carried == 0:
+		return Kept
+	}
+	return ""
 }
 
 // Waited is how long Park has waited with connections parked. Requests that came meanwhile have waited as well.

@@ -7,14 +7,19 @@ type Reason string
 
 const (
 	Busy     Reason = "busy"     // it did not come between two requests in time
-	Blocking Reason = "blocking" // its descriptor blocks, so that it cannot be parked
 	Unsuited Reason = "unsuited" // it has socket options that do not go with being parked
 	Refused  Reason = "refused"  // this process may not have its descriptor
 	Resumed  Reason = "resumed"  // they went on with it after they were told to stop
 	Kept     Reason = "kept"     // they did not close it when they were told to stop
-	Ended    Reason = "ended"    // the client ended it meanwhile, or they did before they were told to stop or with shutdown(2)
+	Shut     Reason = "shut"     // they ended it with shutdown(2), which reaches the client
+	Ended    Reason = "ended"    // the client ended it meanwhile, or they did before they were told to stop
 	Crashed  Reason = "crashed"  // the process that had it did not end by itself
 )
+
+// Reasons are all of them.
+func Reasons() []Reason {
+	return []Reason{Busy, Unsuited, Refused, Resumed, Kept, Shut, Ended, Crashed}
+}
 
 // Counts tell what became of the connections of a batch.
 type Counts struct {

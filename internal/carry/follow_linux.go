@@ -36,6 +36,8 @@ func (b *Batch) follow(now time.Time) {
 	for _, c := range b.parked {
 		why, open := b.whereabouts(c, now, asleep)
 		switch {
+		case why == Shut:
+			b.drop(c, why)
 		case why != "":
 			b.leave(c, why)
 		case open:
@@ -59,6 +61,8 @@ func (b *Batch) whereabouts(c *conn, now time.Time, asleep func() bool) (why Rea
 		return "", true
 	case err != nil:
 		return Ended, false
+	case s.shut(c.last):
+		return Shut, false
 	case s.state != established && !(s.state == closeWait && s.unread > 0):
 		return Ended, false
 	case s.moved(c.last):
@@ -90,6 +94,14 @@ func (b *Batch) takeOver(gone []*conn, now time.Time) (rest []*conn) {
 			continue
 		}
 		pid, exiting := c.dup.Holder()
+		if c.blocking && !exiting && now.Sub(b.told) <= b.opts.LetGo {
+			rest = append(rest, c) // a thread that sleeps in recv(2) has it still, without a descriptor
+			continue
+		}
+		if c.blocking && !exiting {
+			b.drop(c, Kept)
+			continue
+		}
 		if !exiting && b.letGo[pid].IsZero() {
 			b.letGo[pid] = now
 		}
@@ -118,6 +130,8 @@ func (b *Batch) takeOver(gone []*conn, now time.Time) (rest []*conn) {
 		switch {
 		case errors.Is(err, errMoving):
 			rest = append(rest, c)
+		case err == nil && s.shut(c.last):
+			b.drop(c, Shut)
 		case err != nil || s.state != established && !(s.state == closeWait && s.unread > 0):
 			b.drop(c, Ended)
 		case s.moved(c.last):
@@ -131,12 +145,13 @@ func (b *Batch) takeOver(gone []*conn, now time.Time) (rest []*conn) {
 
 // drop closes a connection that nobody else has any more.
 func (b *Batch) drop(c *conn, why Reason) {
+	b.lift(c)
 	s, err := takeSample(c.raw())
 	_ = c.dup.FD.Close()
-	b.count(func(c *Counts) {
-		c.leave(why)
-		if err == nil && s.unread > 0 {
-			c.Lost++
+	b.count(func(n *Counts) {
+		n.leave(why)
+		if c.missed || err == nil && s.unread > 0 {
+			n.Lost++ // whoever closes it resets it
 		}
 	})
 }
@@ -146,7 +161,8 @@ func (b *Batch) drop(c *conn, why Reason) {
 func (b *Batch) hold(c *conn, s sample, killed bool, now time.Time) {
 	b.count(func(c *Counts) { c.Carried++ })
 	c.until = now.Add(b.opts.Idle)
-	if killed || s.unread == 0 && s.received > 0 && s.sinceSent < fresh {
+	b.lift(c)
+	if !c.missed && (killed || s.unread == 0 && s.received > 0 && s.sinceSent < fresh) {
 		c.until = now.Add(min(b.opts.Idle, shortHold))
 	}
 	_ = b.setMark(c, 1)

@@ -21,6 +21,12 @@ const (
 	closeWait   = 8 // the client has ended its half
 )
 
+// shut reports whether the server has ended its half since last, while the client had not. As somebody else has the connection, it takes
+// shutdown(2): that is a byte more that was written, in a way.
+func (s sample) shut(last sample) bool {
+	return s.state != established && s.state != closeWait && last.state == established && s.written == last.written+1
+}
+
 // consumed is how many bytes of the client's were read.
 func (s sample) consumed() uint64 { return s.received - s.unread }
 

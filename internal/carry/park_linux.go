@@ -38,12 +38,15 @@ func Park(ctx context.Context, p *child.Process, inodes []uint64, o Options) (*B
 	b.await(ctx, b.opts.Wait, b.watch, nil)
 	b.leaveLong()
 	for _, c := range b.parked {
-		if !b.blocks {
+		if b.blocks {
+			b.dam(c)
+		} else {
 			b.park(c)
 		}
 	}
 	began := time.Now()
 	b.await(ctx, parkWaits*b.opts.Wait, b.look, &rest{limit: b.opts.Wait})
+	b.open()
 	b.waited = time.Since(began)
 	kept := b.parked[:0]
 	for _, c := range b.parked {
@@ -51,7 +54,7 @@ func Park(ctx context.Context, p *child.Process, inodes []uint64, o Options) (*B
 			kept = append(kept, c)
 			continue
 		}
-		b.leave(c, c.why())
+		b.leave(c, Busy)
 	}
 	b.parked = kept
 	return b, err
@@ -100,20 +103,12 @@ func (b *Batch) leaveLong() {
 	rest := b.parked[:0]
 	for _, c := range b.parked {
 		if c.verdict != between && c.last.consumed() == c.first {
-			b.leave(c, c.why())
+			b.leave(c, Busy)
 			continue
 		}
 		rest = append(rest, c)
 	}
 	b.parked = rest
-}
-
-// why says why a connection is left alone that is not between two requests.
-func (c *conn) why() Reason {
-	if c.blocking {
-		return Blocking
-	}
-	return Busy
 }
 
 // duplicate gets the connections.
@@ -170,21 +165,38 @@ func (b *Batch) setMark(c *conn, bytes int) error {
 	return setMark(c.raw(), bytes)
 }
 
-// parkIdle parks a connection on which nothing is to be read, of a server that reads with blocking calls once it was woken. Bytes that
-// came meanwhile may have woken it: then it is not parked.
-func (b *Batch) parkIdle(c *conn) {
-	b.park(c)
-	s, err := takeSample(c.raw())
-	if err == nil && !blocks(c.raw()) && s.unread == 0 && !s.moved(c.last) {
-		return
-	}
+// dam keeps data from arriving on a connection of a tree that reads with blocking calls once it was woken, or all the time. With a high mark
+// it would take a request and sleep on. What has arrived goes its way, and nothing follows it.
+func (b *Batch) dam(c *conn) {
+	c.drops = dropped(c.raw())
+	c.dammed = setDam(c.raw()) == nil
+	c.unfit = !c.dammed
 	_ = b.setMark(c, 1)
-	c.caught = true
 }
 
-// rouse sees to a server that may have begun to read with a blocking call while its connection had a high mark: it has a whole request
-// then, and sleeps on for as long as nothing more comes. If it has neither read nor written for so long, it is woken; it answers then,
-// and takes the connection for one whose client has ended its half.
+// lift takes the dam away.
+func (b *Batch) lift(c *conn) {
+	if !c.dammed {
+		return
+	}
+	c.dammed, c.missed = false, dropped(c.raw()) != c.drops
+	_ = liftDam(c.raw())
+}
+
+// open parks the connections behind the dams, and takes these away, but for those on which somebody may sleep in recv(2). On the others
+// nobody reads now: nothing is there, the tree has been at rest, and it waits without blocking. So nothing has to be sent again that comes from now on.
+func (b *Batch) open() {
+	for _, c := range b.parked {
+		if c.dammed && c.verdict == between && !c.blocking {
+			b.park(c)
+			b.lift(c)
+		}
+	}
+}
+
+// rouse sees to a server that may have begun to read with a blocking call while its connection had a high mark, before it was known that it
+// does that: it has a whole request then, and sleeps on for as long as nothing more comes. If it has neither read nor written for so long, it is
+// woken; it answers then, and takes the connection for one whose client has ended its half.
 func (b *Batch) rouse(c *conn, now time.Time) {
 	if c.caught && c.blocking && now.Sub(c.moved) > b.opts.Wait {
 		c.caught = false
@@ -219,26 +231,30 @@ func (b *Batch) watch(c *conn, now time.Time) verdict {
 		unread, _ := peek(c.raw(), buf[:])
 		head = Examine(unread)
 	}
-	if c.blocking {
-		c.verdict = busy
-		return busy
-	}
 	c.verdict = judge(s, history{woken: c.woken, still: now.Sub(c.moved), answered: c.answered, patience: b.opts.Wait}, head)
 	return c.verdict
 }
 
 // look sees what a connection that is parked is doing by now. One whose server has to read on is not parked until it has.
 func (b *Batch) look(c *conn, now time.Time) verdict {
+	missed := c.dammed && dropped(c.raw()) != c.drops
 	b.watch(c, now)
 	b.rouse(c, now)
 	switch {
-	case b.blocks && c.mark == 1:
-		if c.verdict == between && c.last.unread == 0 {
-			b.parkIdle(c)
+	case c.unfit:
+		c.verdict = busy
+	case b.blocks && !c.dammed:
+		if !c.flows || c.answered || now.Sub(c.moved) >= quiet {
+			b.dam(c)
+			c.moved = now
 		}
 		c.verdict = busy
-	case b.blocks && c.verdict != between:
-		_ = b.setMark(c, 1)
+	case c.dammed && c.last.unread > 0:
+		c.verdict = busy // it will be read
+	case c.dammed && c.verdict != between && !c.answered && missed:
+		b.lift(c) // what its client sends before it has an answer is the rest of a request
+		c.flows = true
+	case c.dammed:
 	case c.verdict == reading:
 		// It is woken for what is there, and for more, until it has read so far.
 		_ = b.setMark(c, 1)
@@ -251,13 +267,19 @@ func (b *Batch) look(c *conn, now time.Time) verdict {
 
 // leave leaves a connection to those who have it, as it was.
 func (b *Batch) leave(c *conn, why Reason) {
+	if why == Kept {
+		var buf [peekLine]byte
+		if unread, _ := peek(c.raw(), buf[:]); Examine(unread) == Whole {
+			b.count(func(*Counts) { b.vain++ })
+		}
+	}
 	_ = b.setMark(c, 1)
+	b.lift(c)
 	_ = c.dup.FD.Close()
 	b.count(func(c *Counts) { c.leave(why) })
 }
 
-// Release sets the low water marks of those of the connections with these inode numbers that the process's tree has back
-// to what they were: for the connections of a Batch of which Run was never called, because that process died.
+// Release takes away what holds those of the connections with these inode numbers that the process's tree has: for the connections of a Batch of which Run was never called, because that process died.
 func Release(p *child.Process, inodes []uint64) error {
 	b := newBatch(p, Options{})
 	defer b.hurry()
@@ -268,6 +290,9 @@ func Release(p *child.Process, inodes []uint64) error {
 	dups, _, err := p.Tree().Duplicates(wanted)
 	for _, d := range dups {
 		_ = setMark(d.FD.Raw(), 1)
+		if isDammed(d.FD.Raw()) {
+			_ = liftDam(d.FD.Raw())
+		}
 		_ = d.FD.Close()
 	}
 	return err

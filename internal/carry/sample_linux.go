@@ -90,6 +90,9 @@ func unsuited(raw int) Reason {
 	if offset, err := unix.GetsockoptInt(raw, unix.SOL_SOCKET, unix.SO_PEEK_OFF); err == nil && offset >= 0 {
 		return Unsuited
 	}
+	if filtered(raw) {
+		return Unsuited
+	}
 	if ulp, err := unix.GetsockoptString(raw, unix.IPPROTO_TCP, unix.TCP_ULP); err == nil && ulp != "" {
 		return Unsuited // the kernel ends TLS
 	}

@@ -55,6 +55,7 @@ func (l *loader) check() {
 	l.checkProbe()
 	l.checkCanary()
 	l.checkCarry()
+	l.checkPass()
 	l.checkUser()
 	l.checkEnvironmentFiles()
 	l.checkPlaceholders(l.checkReleases())
@@ -128,7 +129,11 @@ func (l *loader) checkPlaceholders(release string) {
 		texts []string
 	}{{"command", c.Command}, {"check.command", c.Check.Command}, {"ready.command", c.Ready.Command},
 		{"hooks.before-cutover", c.Hooks.BeforeCutover}, {"hooks.after-live", c.Hooks.AfterLive}, {"hooks.after-gone", c.Hooks.AfterGone}} {
-		if _, err := values.Expand(command.texts); err != nil {
+		of := values
+		if command.key == "check.command" || command.key == "hooks.after-gone" {
+			of.Ports = map[string]int{} // no generation has any then
+		}
+		if _, err := of.Expand(command.texts); err != nil {
 			l.reportKey(command.key, "%v", err)
 		}
 	}

@@ -50,7 +50,7 @@ func (l *loader) checkReady() {
 	if r.asks() {
 		l.checkAsked(r.Socket, "ready.socket", "ready.by", fmt.Sprintf("is %q, which needs", r.By))
 	}
-	last := firstFD + len(l.draft.Sockets)
+	last := firstFD + inherited(l.draft.Sockets)
 	switch {
 	case r.By == ByExec && len(r.Command) == 0:
 		l.reportKey("ready.by", "is %q, but there is no ready.command", r.By)

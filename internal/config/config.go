@@ -5,6 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/zddsupervisor/zddsupervisor/child"
 	"github.com/zddsupervisor/zddsupervisor/fdpass"
 )
 
@@ -51,6 +52,14 @@ type Config struct {
 	// Places say where each of Sockets was asked for, for messages:
 	// "app.toml:12: socket.listen", or the flag.
 	Places []string
+
+	// Pass are the protocols by which the service is told of Sockets. Nil, as it was
+	// saved by a supervisor that knew no others, means child.PassListenFDs.
+	Pass []child.Pass
+
+	// Preset is the name of the Preset whose values stand in for what is not
+	// configured, or "". They are in the other fields already.
+	Preset string
 
 	// Check is run before anything is started. Without a command there is no
 	// check.
@@ -139,12 +148,13 @@ type Ready struct {
 type ReadyBy string
 
 const (
-	ByNotify ReadyBy = "notify" // READY=1 on the notify socket
-	ByFD     ReadyBy = "fd"     // a newline on a descriptor
-	ByHTTP   ReadyBy = "http"   // it answers a request, with a status of 2xx or 3xx
-	ByAccept ReadyBy = "accept" // it accepts a connection
-	ByExec   ReadyBy = "exec"   // a command succeeds
-	ByDelay  ReadyBy = "delay"  // some time has passed
+	ByNotify  ReadyBy = "notify"  // READY=1 on the notify socket
+	ByFD      ReadyBy = "fd"      // a newline on a descriptor
+	ByHTTP    ReadyBy = "http"    // it answers a request, with a status of 2xx or 3xx
+	ByAccept  ReadyBy = "accept"  // it accepts a connection
+	ByExec    ReadyBy = "exec"    // a command succeeds
+	ByEinhorn ReadyBy = "einhorn" // worker:ack on einhorn's command socket
+	ByDelay   ReadyBy = "delay"   // some time has passed
 )
 
 // Probe is a request that a new generation must answer before clients get to it,

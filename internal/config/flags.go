@@ -75,7 +75,12 @@ type repeatedFlag struct{ *flagValue }
 
 func (f *repeatedFlag) Set(text string) error { return f.Append(text) }
 
-func (f *repeatedFlag) String() string { return strings.Join(f.given, " ") }
+func (f *repeatedFlag) String() string {
+	if len(f.given) == 0 {
+		return f.shown
+	}
+	return strings.Join(f.given, " ")
+}
 
 // Append adds a value.
 func (f *repeatedFlag) Append(text string) error {

@@ -47,7 +47,7 @@ const socketTable = "socket"
 
 // Keys returns every key, in the order in which they are explained best.
 func Keys() []Key {
-	return slices.Concat(serviceKeys(), socketKeys(), startKeys(), handoffKeys(), hookKeys(), carryKeys(), observeKeys())
+	return slices.Concat(serviceKeys(), passKeys(), socketKeys(), startKeys(), handoffKeys(), hookKeys(), carryKeys(), observeKeys())
 }
 
 func serviceKeys() []Key {

@@ -17,6 +17,7 @@ const (
 	Bool       Kind = "true or false"
 	Command    Kind = "command"
 	PathList   Kind = "list of paths"
+	WordList   Kind = "list of words"
 	Table      Kind = "table"
 	LimitTable Kind = "table of limits"
 )
@@ -25,7 +26,7 @@ const (
 func (k Kind) table() bool { return k == Table || k == LimitTable }
 
 // repeats reports whether the flag may be given several times.
-func (k Kind) repeats() bool { return k.table() || k == PathList }
+func (k Kind) repeats() bool { return k.table() || k == PathList || k == WordList }
 
 // A tomlType is what a value in a file is, in the words of error messages.
 type tomlType string
@@ -48,7 +49,7 @@ func (k Kind) accepts(t tomlType) bool {
 		return t == tomlNumber
 	case Bool:
 		return t == tomlBool
-	case Command, PathList:
+	case Command, PathList, WordList:
 		return t == tomlList
 	case LimitTable:
 		return t == tomlNumber || t == tomlString
@@ -76,6 +77,8 @@ func (k Kind) form() string {
 		return `a list with a program and its arguments, such as ["nginx", "-t"]`
 	case PathList:
 		return `a list of paths, such as ["/etc/default/app"]`
+	case WordList:
+		return `a list of words in quotes, such as ["listen-fds"]`
 	case Table:
 		return `a table of strings, such as { KEY = "value" }`
 	case LimitTable:
@@ -108,6 +111,8 @@ func (k Kind) argument() string {
 		return "bool" // pflag leaves this one out
 	case Command:
 		return "COMMAND"
+	case WordList:
+		return "WORD"
 	case Table:
 		return "KEY=VALUE"
 	case LimitTable:

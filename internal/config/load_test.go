@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 
+	"github.com/zddsupervisor/zddsupervisor/child"
 	"github.com/zddsupervisor/zddsupervisor/fdpass"
 	"github.com/zddsupervisor/zddsupervisor/internal/logging"
 )
@@ -203,6 +204,7 @@ current = "../current"
 		StateDirectory:   etc + "/state",
 		FailFast:         true,
 		UpgradeTimeout:   time.Minute,
+		Pass:             []child.Pass{child.PassListenFDs},
 		Log:              Log{logging.JSON},
 		Metrics:          Metrics{":9600"},
 	}
@@ -232,6 +234,7 @@ func TestLoadDefaults(t *testing.T) {
 		RuntimeDirectory: "/run/x",
 		StateDirectory:   "/state/x",
 		UpgradeTimeout:   30 * time.Second,
+		Pass:             []child.Pass{child.PassListenFDs},
 		Log:              Log{logging.Auto},
 	}
 	if got := load(t, source(t, "", "--", "bin/app", "-x", "--name", "y")); !reflect.DeepEqual(got, want) {

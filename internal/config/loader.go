@@ -37,6 +37,8 @@ type loader struct {
 	read     bool   // the file could be read and parsed
 	whole    bool   // the sockets of draft are all that were asked for
 	refused  string // a table below which nothing is looked at
+	// ofPreset are the keys that the preset has set.
+	ofPreset map[string]place
 }
 
 // report adds a problem with the value of key that stands at that place.
@@ -54,7 +56,13 @@ func (l *loader) problem(at place, key, text string) Problem {
 
 // reportKey adds a problem with the value of key, wherever that came from.
 func (l *loader) reportKey(key, format string, args ...any) {
-	l.report(l.places[key], key, format, args...)
+	text := fmt.Sprintf(format, args...)
+	at, given := l.places[key]
+	if _, preset := l.ofPreset[key]; preset && !given {
+		at = l.places[presetKey]
+		text = fmt.Sprintf("%q sets %s, which %s; or set %[2]s to something else", l.draft.Preset, key, text)
+	}
+	l.report(at, key, "%s", text)
 }
 
 // set gives a key its value. name is the key's, or that of an entry of a table.
@@ -89,7 +97,7 @@ func (l *loader) file() {
 	l.document(data)
 }
 
-// document takes in the contents of the file.
+// document takes in the contents of the file, and the preset that it names.
 func (l *loader) document(data []byte) {
 	entries, problem := parseDocument(data)
 	if problem != nil {
@@ -98,6 +106,12 @@ func (l *loader) document(data []byte) {
 		return
 	}
 	l.read = true
+	l.preset(entries)
+	l.take(entries)
+}
+
+// take takes in what the file or a preset says.
+func (l *loader) take(entries []entry) {
 	for _, e := range entries {
 		switch {
 		case l.refused != "" && strings.HasPrefix(e.name(), l.refused+"."):

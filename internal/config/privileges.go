@@ -42,6 +42,7 @@ func (c *Config) Privileges() []Privilege {
 		path := strings.HasPrefix(s.Network, fdpass.Unix) && strings.HasPrefix(s.Address, "/")
 		add(lowPort(s), "CAP_NET_BIND_SERVICE", of+"its port")
 		add(s.Transparent || s.Mark != 0, "CAP_NET_ADMIN", of+"transparent or mark")
+		add(s.Pass == fdpass.PassPort, "CAP_NET_ADMIN", of+"the firewall redirects its port")
 		add(s.Device != "", "CAP_NET_RAW", of+"device")
 		add(path, "CAP_DAC_OVERRIDE", of+"its directory may be another user's")
 		add(path && (s.Owner != "" || s.Group != ""), "CAP_CHOWN", of+"owner and group")

@@ -73,7 +73,7 @@ func TestProblems(t *testing.T) {
 		"signal":            {file: ok + "drain.signal = 'SIGFOO'", want: `FILE:2: drain.signal: "SIGFOO" is not the name of a signal, such as SIGTERM, SIGQUIT or SIGUSR1`},
 		"signal number":     {file: ok + "drain.signal = '15'", want: `FILE:2: drain.signal: "15" is not the name of a signal, such as SIGTERM, SIGQUIT or SIGUSR1`},
 		"no generations":    {file: ok + "drain.generations = 0", want: `FILE:2: drain.generations: "0" is not a whole number from 1 to 1000`},
-		"choice":            {file: ok + "ready.by = 'notfy'", want: `FILE:2: ready.by: "notfy" is not one of ["notify" "fd" "http" "accept" "exec" "delay"] (did you mean "notify"?)`},
+		"choice":            {file: ok + "ready.by = 'notfy'", want: `FILE:2: ready.by: "notfy" is not one of ["notify" "fd" "http" "accept" "exec" "einhorn" "delay"] (did you mean "notify"?)`},
 		"cgroup":            {file: ok + "cgroup = 'on'", want: `FILE:2: cgroup: "on" is not one of ["auto" "off"]`},
 		"empty text":        {file: ok + "user = ''", want: `FILE:2: user: must not be empty`},
 		"empty path":        {file: ok + "directory = ''", want: `FILE:2: directory: must not be empty`},
@@ -188,6 +188,7 @@ FILE:4: drain.linger: "-1s" is less than nothing`},
 
 		// Placeholders.
 		"unknown fd":          {file: "command = ['app', '{fd:htp}']\n[[socket]]\nname = 'http'\nlisten = ':1'\n[[socket]]\nname = 'adm'\nlisten = ':2'", want: `FILE:1: command: {fd:htp} cannot be replaced: no socket has that name; there are http, adm`},
+		"fd not inherited":    {file: "command = ['app', '{fd:http}']\n[[socket]]\nname = 'http'\nlisten = ':1'\npass = 'adopt'", want: `FILE:1: command: {fd:http} cannot be replaced: the service does not inherit that socket, since its pass is not "fd"`},
 		"no sockets":          {file: ok + "environment.A = '{fd:a}'", want: `FILE:2: environment.A: {fd:a} cannot be replaced: no socket has that name; there are no sockets`},
 		"no release":          {file: ok + "check.command = ['x', '{release}']", want: `FILE:2: check.command: {release} cannot be replaced: there is no [releases] in the configuration`},
 		"fd of broken socket": {file: "command = ['app', '{fd:a}']\n[[socket]]\nname = 'a'", want: `FILE:2: socket.listen: is missing or empty; write for example listen = "tcp://:8080"`},

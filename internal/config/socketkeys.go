@@ -10,7 +10,11 @@ func socketKeys() []Key {
 			`As a flag, for each socket, the other keys of a socket are options, as in --listen 'http=tcp://:8080?backlog=1024'; the sockets of the file are ignored then.`},
 		{Name: "socket.name", Kind: Text, Doc: `Name that the service finds in LISTEN_FDNAMES. The default is made of the address.`},
 		{Name: "socket.mode", Kind: Text, Doc: `How the generations share the socket, "steered" or "shared". The default is mode; systemd:NAME goes by ReusePort= of its .socket unit, and has to say "steered" here if ready.by, probe or canary need it.`},
-		{Name: "socket.pass", Kind: Text, Doc: `How the socket comes to the service. The default is "fd": the service inherits the descriptor.`},
+		{Name: "socket.pass", Kind: Text, Doc: `How the socket comes to the service. The default is "fd": the service inherits the descriptor. ` +
+			`With "port" the service opens a port itself, which each generation gets anew from ports, as PORT in its environment and as {port:NAME} in its arguments, and the firewall redirects connections there. ` +
+			`It takes CAP_NET_ADMIN. With "reuseport" the service listens on the address itself, with SO_REUSEPORT, and the supervisor steers among its sockets. ` +
+			`With "adopt" it inherits nothing, and binds the address that listen says by itself, as it always did: it gets the supervisor's socket in the place of its own (Linux 5.9; see docs/adopt.md).`},
+		{Name: "socket.ports", Kind: Text, Doc: `Private ports that the generations get in turn, two at least, such as "18081-18082"; only for pass = "port".`},
 		{Name: "socket.protocol", Kind: Text, Doc: `What is spoken on the socket, "http/1" for HTTP/1 without TLS; needed for handoff.keepalive.`},
 		{Name: "socket.overlap", Kind: Bool, Doc: `Whether two generations may have the socket at the same time; only for datagrams, of which each goes to one of the two then, by chance. ` +
 			`The default is true. With false the old generation is stopped, and gone, before the new one is started, and datagrams wait in the socket meanwhile: ` +

@@ -132,7 +132,7 @@ func (l *loader) parseSocket(text socketText) (spec fdpass.Spec, ok bool) {
 	}
 	// Steered needs nothing: it is the default of the sockets that can be, and
 	// the others stay shared.
-	if spec.Mode == "" && l.draft.mode == fdpass.Shared {
+	if spec.Mode == "" && l.draft.mode == fdpass.Shared && !spec.SelfBound() {
 		spec.Mode = fdpass.Shared
 	}
 	return spec, true

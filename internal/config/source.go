@@ -34,6 +34,8 @@ func (s *Source) Load() (*Config, error) {
 	l.defaults()
 	if s.Path != "" {
 		l.file()
+	} else {
+		l.preset(nil)
 	}
 	if len(l.problems) == 0 || l.read {
 		l.flags()

@@ -25,12 +25,12 @@ func startKeys() []Key {
 			Doc: `How long the check may take.`,
 		},
 		{
-			Name: "ready.by", Kind: Text, Default: string(ByNotify), set: choice(func(c *draft) *ReadyBy { return &c.Ready.By }, ByNotify, ByFD, ByHTTP, ByAccept, ByExec, ByDelay),
-			Doc: `How a new generation shows that it is ready: "notify", "fd", "http", "accept", "exec" or "delay". ` +
+			Name: "ready.by", Kind: Text, Default: string(ByNotify), set: choice(func(c *draft) *ReadyBy { return &c.Ready.By }, ByNotify, ByFD, ByHTTP, ByAccept, ByExec, ByEinhorn, ByDelay),
+			Doc: `How a new generation shows that it is ready: "notify", "fd", "http", "accept", "exec", "einhorn" or "delay". ` +
 				`"notify": it sends READY=1 to NOTIFY_SOCKET. "fd": it writes a newline to the descriptor {fd:ready}. ` +
 				`"http": it answers a GET of ready.path with a status of 2xx or 3xx. "accept": it accepts a connection. ` +
 				`Both come through the service's real address, in a way that only the new generation gets them, and so need a socket that can be steered. ` +
-				`"exec": ready.command succeeds. "delay": ready.delay has passed, which is no more than a guess.`,
+				`"exec": ready.command succeeds. "einhorn": it sends einhorn's worker:ack to EINHORN_SOCK_PATH. "delay": ready.delay has passed, which is no more than a guess.`,
 		},
 		{
 			Name: "ready.timeout", Kind: Duration, Default: "90s", set: duration(func(c *draft) *time.Duration { return &c.Ready.Timeout }, 1),

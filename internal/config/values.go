@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -21,8 +22,15 @@ const readyFD = "ready"
 // Values is what the placeholders in a configuration stand for.
 type Values struct {
 	FDs        []string // the names of the descriptors from 3 on, for {fd:NAME}
+	Others     []string // the names of sockets that have no descriptor from the start on
 	Generation int      // {generation}
 	Release    string   // {release}, or "" where releases are not managed
+
+	// Ported are the names of the sockets that are passed as a port, for {port:NAME}.
+	Ported []string
+	// Ports are the private ports by those names. Nil leaves {port:NAME} as it is,
+	// to be replaced by another Values once they are known.
+	Ports map[string]int
 }
 
 // Values returns what the placeholders stand for in a generation that gets the
@@ -30,7 +38,14 @@ type Values struct {
 func (c *Config) Values(generation int, release string) Values {
 	v := Values{Generation: generation, Release: release}
 	for _, s := range c.Sockets {
-		v.FDs = append(v.FDs, s.FDName())
+		if s.Inherited() {
+			v.FDs = append(v.FDs, s.FDName())
+		} else {
+			v.Others = append(v.Others, s.FDName())
+		}
+		if s.Pass == fdpass.PassPort {
+			v.Ported = append(v.Ported, s.FDName())
+		}
 	}
 	if c.Ready.By == ByFD {
 		v.FDs = append(v.FDs, readyFD)
@@ -91,6 +106,9 @@ func (v Values) replace(name string) (text string, known bool, err error) {
 	case name == "release":
 		return v.Release, true, nil
 	}
+	if port, ok := strings.CutPrefix(name, "port:"); ok {
+		return v.replacePort(port)
+	}
 	fd, ok := strings.CutPrefix(name, "fd:")
 	if !ok {
 		return "", false, nil
@@ -100,7 +118,64 @@ func (v Values) replace(name string) (text string, known bool, err error) {
 			return strconv.Itoa(firstFD + i), true, nil
 		}
 	}
+	if slices.Contains(v.Others, fd) {
+		return "", true, fmt.Errorf("{fd:%s} %w: the service does not inherit that socket, since its pass is not %q", fd, ErrPlaceholder, fdpass.PassFD)
+	}
 	return "", true, fmt.Errorf("{fd:%s} %w: no socket has that name; %s", fd, ErrPlaceholder, thereAre(v.FDs))
+}
+
+// replacePort returns what {port:NAME} stands for, as replace does.
+func (v Values) replacePort(name string) (text string, known bool, err error) {
+	switch port, ok := v.Ports[name]; {
+	case !slices.Contains(v.Ported, name) && len(v.Ported) == 0:
+		return "", true, fmt.Errorf("{port:%s} %w: no socket has pass = \"port\"", name, ErrPlaceholder)
+	case !slices.Contains(v.Ported, name):
+		return "", true, fmt.Errorf("{port:%s} %w: no socket with pass = \"port\" has that name; %s", name, ErrPlaceholder, thereAre(v.Ported))
+	case v.Ports == nil:
+		return "", false, nil
+	case !ok:
+		return "", true, fmt.Errorf("{port:%s} %w: there is no generation that has the port", name, ErrPlaceholder)
+	default:
+		return strconv.Itoa(port), true, nil
+	}
+}
+
+// WithPorts returns what is left to replace once the private ports are known:
+// {port:NAME}, and nothing else.
+func (v Values) WithPorts(ports map[string]int) PortValues { return PortValues{v.Ported, ports} }
+
+// PortValues replace {port:NAME} in what Values has expanded.
+type PortValues struct {
+	ported []string
+	ports  map[string]int
+}
+
+// Expand returns texts with every {port:NAME} replaced.
+func (p PortValues) Expand(texts []string) []string {
+	var pairs []string
+	for name, port := range p.ports {
+		pairs = append(pairs, "{port:"+name+"}", strconv.Itoa(port))
+	}
+	r := strings.NewReplacer(pairs...)
+	expanded := make([]string, len(texts))
+	for i, text := range texts {
+		expanded[i] = r.Replace(text)
+	}
+	return expanded
+}
+
+// Environ returns an environment with every {port:NAME} replaced, and with PORT,
+// which is the port of the first socket that is passed as one.
+func (p PortValues) Environ(entries []string) []string {
+	var env environment
+	for _, entry := range p.Expand(entries) {
+		name, value, _ := strings.Cut(entry, "=")
+		env.set(name, value)
+	}
+	if len(p.ported) > 0 {
+		env.set("PORT", strconv.Itoa(p.ports[p.ported[0]]))
+	}
+	return env.entries
 }
 
 // thereAre says which names of sockets there are.
@@ -109,6 +184,16 @@ func thereAre(names []string) string {
 		return "there are no sockets"
 	}
 	return "there are " + strings.Join(names, ", ")
+}
+
+// inherited returns how many of the sockets the service inherits.
+func inherited(sockets []fdpass.Spec) (n int) {
+	for _, s := range sockets {
+		if s.Inherited() {
+			n++
+		}
+	}
+	return n
 }
 
 // readyIsTaken reports whether a socket has the name of the ready descriptor.

@@ -147,6 +147,8 @@ func (f *fileText) value(key Key, texts []string) string {
 			}
 		}
 		return tomlStrings(paths)
+	case WordList:
+		return tomlStrings(texts)
 	case Command:
 		words, err := splitWords(texts[0])
 		f.err = errors.Join(f.err, err)

@@ -37,7 +37,7 @@ func TestFile(t *testing.T) {
 	// Keys that exclude each other, or some values of them, come in different lines.
 	lines := [][]string{
 		{"--name=n", "--directory=d", "--environment=A=1", "--environment=B=2=\"3\"\n", "--environment=A=4", "--environment-file=env", "--environment-file=-no",
-			"--user=root", "--group=root", "--umask=77", "--limits=nofile=1:2", "--limits", "core=infinity", "--cgroup=off", "--watchdog=1s", "--fail-fast",
+			"--user=root", "--group=root", "--umask=77", "--limits=nofile=1:2", "--limits", "core=infinity", "--cgroup=off", "--watchdog=1s", "--fail-fast", "--preset=nginx", "--pass=server-starter", "--pass=einhorn",
 			"--runtime-directory=r", "--state-directory=s", "--mode=steered", "--listen=one=:1?backlog=5&protocol=http/1&v6only=false", "--listen=udp://:1?overlap=false",
 			`--check-command=x 'a b' "" \'`, "--check-timeout=2s", "--ready-by=fd", "--ready-fd=5", "--ready-timeout=3s",
 			"--probe-path=/p", "--probe-host=h:1", "--probe-status=200", "--probe-count=2", "--probe-timeout=5s", "--probe-interval=6s", "--probe-socket=one",
@@ -48,7 +48,7 @@ func TestFile(t *testing.T) {
 		{"--mode=shared", "--listen=unix:///run/a%3fb%26c%25?owner=root&group=root&permissions=660", "--listen=x=@abstract", "--listen", "ctl=tcp6://[::1]:9?defer-accept=2s&nonblocking",
 			"--ready-by=exec", "--ready-command=test -e 'a b'", "--ready-interval=3s", "--", "./svc"},
 		{"--listen=:1", "--ready-by=http", "--ready-path=/x", "--ready-host=h", "--ready-socket=tcp-1", "--", "svc"},
-		{"--ready-by=delay", "--ready-delay=2s", "--fail-fast=false", "--", "svc"},
+		{"--pass=", "--ready-by=delay", "--ready-delay=2s", "--fail-fast=false", "--", "svc"},
 	}
 	written := make(map[string]bool)
 	for _, line := range lines {

@@ -38,6 +38,8 @@ type Subject struct {
 	Source *config.Source
 	// Limits returns the unit that a configuration asks for.
 	Limits func(*config.Config) systemd.Unit
+	// Uncarried is why the supervisor that runs carries no connections over any more, see control.Status; "" where that is not so or none runs.
+	Uncarried string
 	// Prepare resolves what a generation is started from, as the supervisor does.
 	Prepare func(*config.Config) ([]child.Command, error)
 }
@@ -59,7 +61,9 @@ func Examine(ctx context.Context, s Subject) []Finding {
 	}
 	if cfg != nil {
 		service(&r, cfg, s.Prepare)
+		preset(&r, cfg)
 		m.limits(&r, cfg, s.Unit)
+		uncarried(&r, cfg, s.Uncarried)
 		r.about = "sockets"
 		m.sockets(ctx, &r, cfg, s.Unit)
 	}

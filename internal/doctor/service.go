@@ -153,6 +153,14 @@ func shellScript(c child.Command, shells []string) string {
 	return rest
 }
 
+// uncarried tells what a supervisor has found out about a service whose connections are to be carried over.
+func uncarried(r *report, cfg *config.Config, why string) {
+	if why != "" && cfg.Handoff.KeepAlive == config.KeepAliveCarry {
+		r.add(Warns, "handoff.keepalive is \"carry\", and no connections are carried over any more: "+why,
+			"requests that come while a connection ends are lost, as with keepalive = \"close\"", "keepalive = \"close\" below [handoff]; where the service can be set to close idle connections, do that and put \"carry\" back after the handoff")
+	}
+}
+
 // limits looks at what the kernel and the unit allow at most.
 func (m machine) limits(r *report, cfg *config.Config, u *Unit) {
 	if scope, err := m.number("sys/kernel/yama/ptrace_scope"); err == nil && cfg.Handoff.KeepAlive == config.KeepAliveCarry {

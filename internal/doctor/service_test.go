@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net"
@@ -94,6 +95,23 @@ func TestYama(t *testing.T) {
 	}
 }
 
+// What a supervisor has found out is told where connections are to be carried over.
+func TestUncarried(t *testing.T) {
+	t.Parallel()
+	carries := &config.Config{Handoff: config.Handoff{KeepAlive: config.KeepAliveCarry}}
+	for _, tc := range []struct {
+		cfg  *config.Config
+		why  string
+		told bool
+	}{{carries, "it shuts them down", true}, {carries, "", false}, {new(config.Config), "it shuts them down", false}} {
+		var r report
+		uncarried(&r, tc.cfg, tc.why)
+		if told := len(r.findings) == 1 && r.findings[0].Severity == Warns && strings.Contains(r.findings[0].What, tc.why); told != tc.told || !tc.told && len(r.findings) > 0 {
+			t.Errorf("%+v: %+v", tc, r.findings)
+		}
+	}
+}
+
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	var r report
@@ -138,7 +156,12 @@ func TestPorts(t *testing.T) {
 	}
 	free.Close()
 	port := func(a net.Addr) string { _, port, _ := net.SplitHostPort(a.String()); return port }
-	us := fmt.Sprintf("taken by process %d (", os.Getpid())
+	// By name, since one that another test is just starting has the same sockets until it is executed.
+	comm, err := os.ReadFile("/proc/self/comm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	us := fmt.Sprintf("(%s)", bytes.TrimSpace(comm))
 	for _, tc := range []struct{ network, address, what string }{
 		{fdpass.TCP, tcp.Addr().String(), us},
 		{fdpass.TCP, ":" + port(tcp.Addr()), us},

@@ -18,6 +18,7 @@ import (
 
 	"github.com/zddsupervisor/zddsupervisor/fdpass"
 	"github.com/zddsupervisor/zddsupervisor/internal/config"
+	"github.com/zddsupervisor/zddsupervisor/internal/redirect"
 )
 
 // sockets looks at the addresses that the configuration wants.
@@ -31,6 +32,9 @@ func (m machine) sockets(ctx context.Context, r *report, cfg *config.Config, u *
 			r.add(Warns, fmt.Sprintf("the socket %s wants a backlog of %d, and net.core.somaxconn is %d", s.FDName(), s.Backlog, somaxconn),
 				"the kernel clamps it: clients wait or are turned away in a rush", fmt.Sprintf("sysctl -w net.core.somaxconn=%d", s.Backlog))
 		}
+		if s.Pass == fdpass.PassPort {
+			firewall(r, s)
+		}
 		switch {
 		case s.Network == fdpass.Systemd:
 			ofSystemd(ctx, r, s)
@@ -40,6 +44,16 @@ func (m machine) sockets(ctx context.Context, r *report, cfg *config.Config, u *
 			m.port(r, s, u)
 		}
 	}
+}
+
+// firewall looks whether the firewall can be asked, which takes the same right as to change it.
+func firewall(r *report, s fdpass.Spec) {
+	if _, err := redirect.Tables(""); err != nil {
+		r.add(Fails, fmt.Sprintf("the firewall, which is to redirect the socket %s, cannot be asked: %v", s.FDName(), err), "the supervisor does not start",
+			"run this, and the supervisor, as root or with CAP_NET_ADMIN; modprobe -a nf_tables nft_nat nft_fib_inet nft_ct nft_numgen")
+		return
+	}
+	r.fine("the firewall (nf_tables) can be asked and changed, for the socket " + s.FDName())
 }
 
 // ofSystemd looks for the .socket unit of a socket.

@@ -20,6 +20,13 @@ type Config struct {
 	Address string
 	// Path is the request's path, "/" by default.
 	Path string
+	// Body is what each request has in its body, which makes it a POST; "" makes it a GET.
+	Body string
+	// Greeting is for services that are not HTTP: a request has been answered when the connection has brought a line that this regular
+	// expression matches, whose first group is the version. It excludes Body and KeepAlive.
+	Greeting string
+	// Send is what is sent to such a service first; "" for one that speaks first.
+	Send string
 	// KeepAlive lets each worker send all its requests on one connection, until the service closes it. An idle
 	// connection that the service has closed already when the next request is due is replaced, as any HTTP client
 	// does, and counted in [Result.IdleClosed]; one that closes under the request is a failure.
@@ -63,6 +70,7 @@ type plan struct {
 	addr    func() unix.Sockaddr // a new value for each connect, which writes to it
 	request []byte
 	body    *regexp.Regexp
+	greeted *regexp.Regexp
 }
 
 // prepare checks the configuration and fills in its defaults.
@@ -94,15 +102,15 @@ func (c Config) prepare() (*plan, error) {
 	case !strings.HasPrefix(p.Path, "/") || strings.ContainsAny(p.Path, " \r\n"):
 		return nil, fmt.Errorf("path: %q is not an absolute path without blanks", p.Path)
 	}
-	if p.VersionBody != "" {
-		re, err := regexp.Compile(p.VersionBody)
-		if err != nil {
-			return nil, fmt.Errorf("version body: %w", err)
-		}
-		if re.NumSubexp() < 1 {
-			return nil, fmt.Errorf("version body: %q has no group", p.VersionBody)
-		}
-		p.body = re
+	var err error
+	if p.body, err = group("version body", p.VersionBody); err != nil {
+		return nil, err
+	}
+	if p.greeted, err = group("greeting", p.Greeting); err != nil {
+		return nil, err
+	}
+	if p.greeted != nil && (p.KeepAlive || p.Body != "") {
+		return nil, errors.New("greeting: a service that is not HTTP takes no body, and one request on each connection")
 	}
 	host, err := p.resolve()
 	if err != nil {
@@ -112,8 +120,31 @@ func (c Config) prepare() (*plan, error) {
 	if p.KeepAlive {
 		connection = "keep-alive"
 	}
-	p.request = []byte("GET " + p.Path + " HTTP/1.1\r\nHost: " + host + "\r\nConnection: " + connection + "\r\n\r\n")
+	method, length := "GET", ""
+	if p.Body != "" {
+		method, length = "POST", fmt.Sprintf("Content-Type: text/plain\r\nContent-Length: %d\r\n", len(p.Body))
+	}
+	if p.greeted != nil {
+		p.request = []byte(p.Send)
+		return p, nil
+	}
+	p.request = []byte(method + " " + p.Path + " HTTP/1.1\r\nHost: " + host + "\r\nConnection: " + connection + "\r\n" + length + "\r\n" + p.Body)
 	return p, nil
+}
+
+// group compiles a regular expression that must have a group; "" is nil.
+func group(what, text string) (*regexp.Regexp, error) {
+	if text == "" {
+		return nil, nil
+	}
+	re, err := regexp.Compile(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", what, err)
+	}
+	if re.NumSubexp() < 1 {
+		return nil, fmt.Errorf("%s: %q has no group", what, text)
+	}
+	return re, nil
 }
 
 // resolve turns the literal address into the kernel's form and returns the value of the Host header.

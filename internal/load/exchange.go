@@ -28,6 +28,9 @@ func exchange(p *plan, c *conn) answer {
 	if err := c.send(p.request); err != nil {
 		return answer{kind: writeKind(err), err: err, close: true}
 	}
+	if p.greeted != nil {
+		return greeting(p, c)
+	}
 	resp, err := http.ReadResponse(c.br, nil)
 	if err != nil {
 		return answer{kind: c.readKind(err), err: err, close: true}
@@ -49,6 +52,20 @@ func exchange(p *plan, c *conn) answer {
 		a.kind, a.err = BadAnswer, fmt.Errorf("status %s", resp.Status)
 	}
 	return a
+}
+
+// greeting reads from c until the service has said its line.
+func greeting(p *plan, c *conn) answer {
+	for c.read < maxBody {
+		line, err := c.br.ReadString('\n')
+		if m := p.greeted.FindStringSubmatch(line); m != nil {
+			return answer{version: m[1], close: true}
+		}
+		if err != nil {
+			return answer{kind: c.readKind(err), err: err, close: true}
+		}
+	}
+	return answer{kind: BadAnswer, err: errors.New("another greeting"), close: true}
 }
 
 func writeKind(err error) Kind {

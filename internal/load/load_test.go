@@ -4,11 +4,13 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -312,6 +314,48 @@ func TestVersionInBody(t *testing.T) {
 	}
 }
 
+// TestPost sends a body with each request, on new and on kept-alive connections.
+func TestPost(t *testing.T) {
+	t.Parallel()
+	echo := func(c net.Conn) {
+		br := bufio.NewReader(c)
+		for {
+			req, err := http.ReadRequest(br)
+			if err != nil {
+				return
+			}
+			body, err := io.ReadAll(req.Body)
+			if err != nil {
+				return
+			}
+			fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nX-Version: %s-%s\r\nContent-Length: 2\r\n\r\nok", req.Method, body)
+		}
+	}
+	for _, keep := range []bool{false, true} {
+		r := run(t, load.Config{Address: listen(t, "tcp", echo), Body: "a body", KeepAlive: keep}, 20)
+		if r.Failed() > 0 || !slices.Equal(r.Versions, []string{"POST-a body"}) {
+			t.Errorf("kept alive %t: %s, answered by %q", keep, r, r.Versions)
+		}
+	}
+}
+
+// TestGreeting loads a service that speaks first, one that ends before it does, and one that says something else.
+func TestGreeting(t *testing.T) {
+	t.Parallel()
+	say := func(text string) func(net.Conn) { return func(c net.Conn) { fmt.Fprint(c, text) } }
+	for text, want := range map[string]load.Kind{
+		"hello v1\r\n": load.OK, "a line\nhello v1\n": load.OK, "": load.Closed, "hello": load.Truncated, "another\n": load.Truncated,
+	} {
+		r := run(t, load.Config{Address: listen(t, "tcp", say(text)), Greeting: `^hello (\S+)`}, 5)
+		if r.Count(want) != 5 {
+			t.Errorf("%q: %s", text, r)
+		}
+		if want == load.OK && !slices.Equal(r.Versions, []string{"v1"}) {
+			t.Errorf("%q: answered by %q", text, r.Versions)
+		}
+	}
+}
+
 func TestBadConfig(t *testing.T) {
 	t.Parallel()
 	for _, c := range []load.Config{
@@ -323,6 +367,8 @@ func TestBadConfig(t *testing.T) {
 		{Address: "127.0.0.1:80", Path: "no"},
 		{Address: "127.0.0.1:80", VersionBody: "("},
 		{Address: "127.0.0.1:80", VersionBody: "no group"},
+		{Address: "127.0.0.1:80", Greeting: "no group"},
+		{Address: "127.0.0.1:80", Greeting: "(a)", KeepAlive: true},
 		{Network: "unix"},
 	} {
 		if client, err := load.Start(t.Context(), c); err == nil {

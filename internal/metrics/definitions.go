@@ -20,6 +20,7 @@ type Definition struct {
 // Labels.
 const (
 	bySocket  = "socket"
+	byReason  = "reason"
 	byOutcome = "outcome"
 	byRole    = "role"
 	byStep    = "step"
@@ -68,6 +69,8 @@ func Definitions() []Definition {
 		{prefix + "carried_connections_total", Counter, nil, "Kept-alive connections that were carried over to a new generation."},
 		{prefix + "carried_requests_total", Counter, nil, "Requests on those that were passed on."},
 		{prefix + "carried_connections_lost_total", Counter, nil, "Kept-alive connections on which something came that could not be passed on."},
+		{prefix + "carried_connections_left_total", Counter, []string{byReason}, "Kept-alive connections that were to be carried over and were left to the old generation, by reason; docs/carry.md has the reasons."},
+		{prefix + "carry_given_up", Gauge, nil, "Whether no connections are carried over any more, because the service ends them in a way with which that does not work: 1 or 0. It outlives the supervisor."},
 		{prefix + "strays_total", Counter, nil, "Processes of nobody's that were reaped."},
 	}
 }

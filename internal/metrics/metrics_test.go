@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zddsupervisor/zddsupervisor/internal/carry"
 	"github.com/zddsupervisor/zddsupervisor/internal/metrics"
 	"github.com/zddsupervisor/zddsupervisor/upgrade"
 )
@@ -67,7 +68,7 @@ func everything() (*metrics.Metrics, *upgrade.Status) {
 			{Name: "gone", Error: "file already closed"},
 			{Name: "dns", Queue: upgrade.Unknown, QueueLimit: upgrade.Unknown, Connections: upgrade.Unknown, Unread: 100, Dropped: upgrade.Unknown, ShutDown: true},
 		},
-		Carried: &upgrade.Carried{Carried: 11, Relayed: 12, Lost: 13},
+		Carried: &upgrade.Carried{Carried: 11, Relayed: 12, Lost: 13, Left: map[carry.Reason]int{carry.Shut: 14}}, Uncarried: "it shuts them down",
 	}
 }
 
@@ -93,6 +94,7 @@ func TestScrape(t *testing.T) {
 		`zddsupervisor_socket_dropped_packets_total{socket="http"} 3`, `zddsupervisor_socket_forwarded_connections_total{socket="http"} 4`,
 		`zddsupervisor_socket_lost_connections_total{socket="http"} 1`, `zddsupervisor_socket_repairs_total{socket="http"} 2`,
 		`zddsupervisor_carried_connections_total 11`, `zddsupervisor_carried_requests_total 12`, `zddsupervisor_carried_connections_lost_total 13`,
+		`zddsupervisor_carried_connections_left_total{reason="shut"} 14`, `zddsupervisor_carried_connections_left_total{reason="busy"} 0`, `zddsupervisor_carry_given_up 1`,
 		`zddsupervisor_strays_total 9`,
 	} {
 		if !strings.Contains(text, line+"\n") {

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/zddsupervisor/zddsupervisor/internal/carry"
 	"github.com/zddsupervisor/zddsupervisor/upgrade"
 )
 
@@ -103,6 +104,10 @@ func (s *scraper) Collect(all chan<- prometheus.Metric) {
 	put("carried_connections_total", float64(carried.Carried))
 	put("carried_requests_total", float64(carried.Relayed))
 	put("carried_connections_lost_total", float64(carried.Lost))
+	for _, why := range carry.Reasons() {
+		put("carried_connections_left_total", float64(carried.Left[why]), string(why))
+	}
+	put("carry_given_up", oneIf(st.Uncarried != ""))
 }
 
 // put makes a metric of a value.

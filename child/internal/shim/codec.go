@@ -32,6 +32,11 @@ func (e *encoder) string(v string) {
 	e.buf = append(e.buf, v...)
 }
 
+func (e *encoder) bytes(v []byte) {
+	e.uint32(uint32(len(v)))
+	e.buf = append(e.buf, v...)
+}
+
 func (e *encoder) strings(v []string) {
 	e.uint32(uint32(len(v)))
 	for _, s := range v {
@@ -88,6 +93,11 @@ func (d *decoder) string() string {
 		}
 	}
 	return string(b)
+}
+
+// bytes returns a copy.
+func (d *decoder) bytes() []byte {
+	return append([]byte(nil), d.take(uint64(d.uint32()))...)
 }
 
 // count returns the length of a list whose elements have at least size bytes

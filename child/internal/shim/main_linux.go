@@ -59,6 +59,7 @@ func run(fd int) Report {
 	if err != nil {
 		return Report{Stage: StageSpec, Errno: errno(err)}
 	}
+	spec.socket = fd
 	for _, step := range steps() {
 		if step.stage == StageExec && writeAll(fd, []byte{recordReady}) != nil {
 			return Report{Stage: StageSpec, Errno: syscall.EPIPE} // nobody waits for this child any more

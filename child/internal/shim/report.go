@@ -12,12 +12,20 @@ const (
 	StageCgroup            // joining the cgroup
 	StageLimits            // setting Limits; Detail is the index
 	StageUmask             // setting Umask
+	StageFilter            // installing Filter; Detail is one of the constants below
 	StageCredential        // becoming Credential
 	StageDirectory         // entering Dir
 	StageDescriptors       // marking descriptors close-on-exec
 	StageSignals           // resetting signals
 	StageExec              // executing Path
 	stageEnd
+)
+
+// What has failed about a Filter.
+const (
+	FilterPrivileges = 1 // giving up the gain of privileges, see PR_SET_NO_NEW_PRIVS in prctl(2)
+	FilterInstall    = 2 // seccomp(2)
+	FilterSend       = 3 // sending its listener to the parent
 )
 
 // A Report is a step that failed.
@@ -28,13 +36,14 @@ type Report struct {
 }
 
 const (
-	recordReady  = 1 // all is done but the exec
-	recordFailed = 2 // a Report follows
+	recordReady    = 1 // all is done but the exec
+	recordFailed   = 2 // a Report follows
+	recordListener = 3 // the listener of the Filter comes with it
 
 	failedSize = 1 + 1 + 4 + 4
 
 	// MaxReports bounds what a shim sends, in bytes.
-	MaxReports = 1 + failedSize
+	MaxReports = 2 + failedSize
 )
 
 func encodeReport(r Report) []byte {
@@ -48,6 +57,9 @@ func encodeReport(r Report) []byte {
 // report means that it got as far as the exec, and that this did not fail.
 // EPROTO means that it ended before that without saying why.
 func DecodeReports(b []byte) (*Report, error) {
+	if len(b) > 0 && b[0] == recordListener {
+		b = b[1:]
+	}
 	ready := len(b) > 0 && b[0] == recordReady
 	if ready {
 		b = b[1:]

@@ -16,7 +16,7 @@ const MaxSpec = 8 << 20
 
 const (
 	magic   = "zdds"
-	version = 1
+	version = 2
 
 	// HeaderSize is the size of what precedes the body: the magic, the version
 	// and the length of the body.
@@ -36,8 +36,21 @@ type Spec struct {
 	Cgroup     string  // the cgroup.procs file to join, "" for none
 	Umask      *uint32 // nil leaves it
 	Limits     []Limit
+	Filter     *Filter     // nil for none
 	Credential *Credential // nil leaves it
+
+	socket int // to the parent
 }
+
+// A Filter is a seccomp filter whose notifications the parent answers, see
+// seccomp_unotify(2).
+type Filter struct {
+	Call    uint32 // the number of seccomp(2), which package syscall does not know everywhere
+	Program []byte // struct sock_filter, in the machine's own byte order
+}
+
+// InstructionSize is the size of a struct sock_filter.
+const InstructionSize = 8
 
 // A Limit is one resource limit, see setrlimit(2).
 type Limit struct {
@@ -71,6 +84,11 @@ func Encode(s *Spec) ([]byte, error) {
 		e.uint32(l.Resource)
 		e.uint64(l.Cur)
 		e.uint64(l.Max)
+	}
+	e.bool(s.Filter != nil)
+	if s.Filter != nil {
+		e.uint32(s.Filter.Call)
+		e.bytes(s.Filter.Program)
 	}
 	e.bool(s.Credential != nil)
 	if c := s.Credential; c != nil {
@@ -126,6 +144,10 @@ func Decode(body []byte) (*Spec, error) {
 	}
 	for range d.count(4 + 8 + 8) {
 		s.Limits = append(s.Limits, Limit{Resource: d.uint32(), Cur: d.uint64(), Max: d.uint64()})
+	}
+	if d.bool() {
+		s.Filter = &Filter{Call: d.uint32(), Program: d.bytes()}
+		d.bad = d.bad || len(s.Filter.Program) == 0 || len(s.Filter.Program)%InstructionSize != 0
 	}
 	if d.bool() {
 		c := &Credential{UID: d.uint32(), GID: d.uint32()}

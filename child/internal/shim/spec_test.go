@@ -21,6 +21,7 @@ func full() *Spec {
 		Cgroup:     "/sys/fs/cgroup/x/cgroup.procs",
 		Umask:      &mask,
 		Limits:     []Limit{{Resource: 7, Cur: 1 << 40, Max: ^uint64(0)}},
+		Filter:     &Filter{Call: 317, Program: []byte{6, 0, 0, 0, 0, 0, 255, 127}},
 		Credential: &Credential{UID: 1000, GID: 1001, Groups: []uint32{5, 6}},
 	}
 }
@@ -63,8 +64,8 @@ func TestSpecErrors(t *testing.T) {
 	for name, h := range map[string][]byte{
 		"short":   header[:HeaderSize-1],
 		"foreign": append([]byte("else"), header[4:]...),
-		"newer":   append([]byte(magic+"\x02"), header[5:]...),
-		"huge":    append([]byte(magic+"\x01\x00\x00\x00"), 255, 255, 255, 255),
+		"newer":   append([]byte(magic+"\x09"), header[5:]...),
+		"huge":    append([]byte(magic+"\x02\x00\x00\x00"), 255, 255, 255, 255),
 		"long":    append(bytes.Clone(header), 0),
 	} {
 		if _, err := DecodeHeader(h); !errors.Is(err, syscall.EPROTO) {
@@ -110,7 +111,7 @@ func FuzzDecode(f *testing.F) {
 }
 
 func FuzzDecodeHeader(f *testing.F) {
-	f.Add([]byte(magic + "\x01\x00\x00\x00\x05\x00\x00\x00"))
+	f.Add([]byte(magic + "\x02\x00\x00\x00\x05\x00\x00\x00"))
 	f.Add([]byte(magic))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if n, err := DecodeHeader(b); n < 0 || n > MaxSpec || err != nil && n != 0 {
@@ -135,12 +136,17 @@ func TestReports(t *testing.T) {
 			t.Errorf("stage %d: %+v, %v", stage, got, err)
 		}
 	}
+	if got, err := DecodeReports(append([]byte{recordListener}, ready...)); got != nil || err != nil {
+		t.Errorf("with a listener: %+v, %v", got, err)
+	}
 	if got, err := DecodeReports(ready); got != nil || err != nil {
 		t.Errorf("ready: %+v, %v", got, err)
 	}
 	failed := encodeReport(Report{Stage: StageExec, Errno: syscall.ENOENT})
 	for name, sent := range map[string][]byte{
 		"nothing":           {},
+		"a listener alone":  {recordListener},
+		"listener twice":    {recordListener, recordListener, recordReady},
 		"exec before ready": failed,
 		"ready twice":       append(bytes.Clone(ready), ready...),
 		"a part":            append(bytes.Clone(ready), failed[:4]...),

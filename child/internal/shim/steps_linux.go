@@ -20,6 +20,7 @@ func steps() []step {
 		{StageCgroup, joinCgroup},
 		{StageLimits, setLimits},
 		{StageUmask, setUmask},
+		{StageFilter, installFilter},
 		{StageCredential, setCredential},
 		{StageDirectory, enterDirectory},
 		{StageDescriptors, closeOnExec},

@@ -60,6 +60,11 @@ func (p *Programs) ComparedService(ctx context.Context) (path string, err error)
 	return p.build(ctx, "integration/compareservice", false)
 }
 
+// ActivatedService is the activatedservice.
+func (p *Programs) ActivatedService(ctx context.Context) (path string, err error) {
+	return p.build(ctx, "integration/activatedservice", false)
+}
+
 // Package is the Debian package of the program under test, with this version.
 func (p *Programs) Package(ctx context.Context, version string) (path string, err error) {
 	b := p.named("package-" + version)

@@ -30,13 +30,15 @@ func base() []string { return []string{"systemd", "dbus", "iproute2", "procps", 
 func Trixie() Recipe {
 	return Recipe{Suite: "trixie", Systemd: 257, Base: base(), Extra: []string{
 		"gunicorn", "uvicorn", "haproxy", "prometheus-node-exporter", "nodejs", "nginx", "libserver-starter-perl",
-		"puma",
+		"puma", "python3-hypercorn", "daphne", "lighttpd", "uwsgi-core", "uwsgi-plugin-python3", "php-fpm", "node-express", "starlet",
+		"openssh-server", "unbound", "podman",
 	}}
 }
 
-// Forky is Debian 14 with systemd 262.
+// Forky is Debian 14 with systemd 262, and with services that bind for themselves: nginx, and a Node.js that knows reusePort, which Debian 13's
+// does not; one that is not HTTP, one in Java, and one in Rust.
 func Forky() Recipe {
-	return Recipe{Suite: "forky", Systemd: 262, Base: base()}
+	return Recipe{Suite: "forky", Systemd: 262, Base: base(), Extra: []string{"nginx", "nodejs", "memcached", "default-jre-headless", "mdbook"}}
 }
 
 // All are the recipes of all machines.

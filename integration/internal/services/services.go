@@ -1,192 +1,72 @@
-// Package services are services as Debian packages them, unmodified, with how each is told about its socket, as its own documentation says.
+// Package services are services that exist already, unmodified: as Debian packages them, and two programs on well-known libraries. Each says how
+// it is told about its socket, as its own documentation has it. A service is a file here and a line in All.
 package services
 
-import "github.com/zddsupervisor/zddsupervisor/internal/load"
+import (
+	"context"
+	"fmt"
+
+	"github.com/zddsupervisor/zddsupervisor/fdpass"
+	"github.com/zddsupervisor/zddsupervisor/integration/internal/build"
+	"github.com/zddsupervisor/zddsupervisor/internal/load"
+)
 
 // Address is where each of them listens.
 const Address = "127.0.0.1:8080"
 
+// Executed is the file to which those that keep connections append the target of each request that they execute, with a blank after it.
+const Executed = "/run/executed"
+
 // A Service is one of them.
 type Service struct {
+	// Name is that of its recipe in docs/services.md.
 	Name   string
 	Files  map[string]string
 	Config string // without the name and the socket, which is "http"
-	Load   load.Config
-	// Finishes tells that it answers every connection that it has accepted. Of the others, some requests are lost while both versions
-	// accept from one queue.
-	Finishes bool
+	// Tells are more keys, which have it write down what it executes. They are no part of the recipe.
+	Tells string
+	Load  load.Config
+	// Units are helpers that run beside it, such as the web server before an application server.
+	Units map[string]string
+	// Program compiles it, if it is no package of Debian's; it is put at ProgramPath.
+	Program func(*build.Programs, context.Context) (string, error)
 	// Keeps tells that it keeps connections open between requests, and closes them in a way in which they can be carried over (HAProxy ends
-	// them with shutdown(2)). Blocks tells that it reads some of them with blocking calls: of those a few are left to it.
-	Keeps, Blocks bool
+	// them with shutdown(2)).
+	Keeps bool
+	// NoBodies tells that its answers do not say what came of a request's body.
+	NoBodies bool
+	// DropsBodies tells that it takes a connection for idle on which a request was answered whose body is still to come: its application answers
+	// /?early before it has read that. docs/carry.md says what follows.
+	DropsBodies bool
+	// Persistent tells that it keeps connections open between requests at all; it is implied by Keeps.
+	Persistent bool
+	// SharedReady is the [ready] table for a shared socket, on which the supervisor itself cannot ask; "" if Config does for that.
+	SharedReady string
 }
 
-const (
-	wsgiApp = `import os
+// ProgramPath is where the program of a Service is.
+const ProgramPath = "/usr/local/bin/app"
 
-def app(environ, start_response):
-    # The arbiter's pid tells the versions apart.
-    start_response("200 OK", [("Content-Type", "text/plain"), ("X-Version", str(os.getppid()))])
-    return [b"hello\n"]
-`
-	asgiApp = `import os
-
-async def app(scope, receive, send):
-    if scope["type"] == "lifespan":
-        await receive()
-        # Start-up is over when this is sent; then the server listens.
-        await send({"type": "lifespan.startup.complete"})
-        open(os.environ["STARTED"], "w").close()
-        await receive()
-        await send({"type": "lifespan.shutdown.complete"})
-        return
-    await send({"type": "http.response.start", "status": 200, "headers": [(b"x-version", str(os.getpid()).encode())]})
-    await send({"type": "http.response.body", "body": b"hello\n"})
-`
-	nodeApp = `const fs = require('node:fs');
-const http = require('node:http');
-const server = http.createServer((req, res) => {
-  res.setHeader('X-Version', process.pid);
-  res.end('hello\n');
-});
-server.listen({ fd: 3 }, () => fs.writeSync(Number(process.argv[2]), '\n'));
-process.on('SIGTERM', () => server.close());
-`
-	pumaApp = `run lambda { |env| [200, { "content-type" => "text/plain", "x-version" => Process.pid.to_s }, ["hello\n"]] }
-`
-	nginxConfig = `daemon off;
-error_log stderr warn;
-events {}
-http {
-    access_log off;
-    server {
-        listen 127.0.0.1:8080;
-        location / {
-            add_header X-Version $pid;
-            return 200 "hello\n";
-        }
-    }
+// Configuration is that of a supervisor of the service, with its socket in this mode. carry has its kept-alive connections carried over.
+func (s Service) Configuration(mode fdpass.Mode, carry bool) string {
+	text := "name = \"svc\"\n" + s.Tells + s.Config
+	if mode == fdpass.Shared && s.SharedReady != "" {
+		text += "\n" + s.SharedReady
+	}
+	if carry {
+		text += "\n[handoff]\nkeepalive = \"carry\"\n"
+	}
+	text += fmt.Sprintf("\n[[socket]]\nname = \"http\"\nlisten = \"tcp://%s\"\nmode = %q\n", Address, mode)
+	if carry {
+		text += "protocol = \"http/1\"\n"
+	}
+	return text
 }
-`
-	haproxyConfig = `global
-    log stderr format raw local0 warning
-defaults
-    mode http
-    timeout client 10s
-    timeout http-request 10s
-    timeout connect 1s
-    timeout server 10s
-frontend web
-    bind fd@3
-    http-request return status 200 content-type text/plain string "hello" hdr X-Version "%pid"
-`
-)
 
 // All are all of them.
 func All() []Service {
 	return []Service{
-		{
-			// https://docs.gunicorn.org/en/stable/deploy.html#systemd: sockets by LISTEN_FDS, Type=notify.
-			Name:  "gunicorn",
-			Files: map[string]string{"/srv/app/hello.py": wsgiApp},
-			Config: `command = ["/usr/bin/gunicorn", "--workers=2", "hello:app"]
-directory = "/srv/app"
-
-[check]
-command = ["/usr/bin/gunicorn", "--check-config", "hello:app"]
-`,
-			Load:     load.Config{Rate: 200},
-			Finishes: true,
-		},
-		{
-			// The same with threads, which keep connections open between requests.
-			Name:  "gunicorn with threads",
-			Files: map[string]string{"/srv/app/hello.py": wsgiApp},
-			Config: `command = ["/usr/bin/gunicorn", "--worker-class=gthread", "--workers=2", "--threads=8", "hello:app"]
-directory = "/srv/app"
-`,
-			Load:   load.Config{Rate: 200},
-			Keeps:  true,
-			Blocks: true,
-		},
-		{
-			// https://puma.io/puma/file.systemd.html: sockets by LISTEN_FDS where -b has the same address, READY=1 once it is booted.
-			Name:  "puma",
-			Files: map[string]string{"/srv/app/config.ru": pumaApp},
-			Config: `command = ["/usr/bin/puma", "--bind=tcp://127.0.0.1:8080", "--environment=production", "/srv/app/config.ru"]
-directory = "/srv/app"
-`,
-			Load:  load.Config{Rate: 100},
-			Keeps: true,
-		},
-		{
-			// https://nginx.org/en/docs/control.html, Upgrading Executable on the Fly: the NGINX variable has the numbers of the sockets that are
-			// inherited. SIGQUIT finishes what was accepted.
-			Name:  "nginx",
-			Files: map[string]string{"/etc/nginx/hello.conf": nginxConfig},
-			Config: `command = ["/usr/sbin/nginx", "-c", "/etc/nginx/hello.conf", "-g", "pid /run/nginx-{generation}.pid;"]
-environment = { NGINX = "{fd:http};" }
-
-[ready]
-by = "accept"
-
-[drain]
-signal = "SIGQUIT"
-`,
-			Load:  load.Config{Rate: 200},
-			Keeps: true,
-		},
-		{
-			// https://www.uvicorn.org/deployment/: --fd takes the socket from a process manager. It does not say when it is ready; the
-			// application here leaves a file.
-			Name:  "uvicorn",
-			Files: map[string]string{"/srv/app/hello.py": asgiApp},
-			Config: `command = ["/usr/bin/uvicorn", "--fd={fd:http}", "--no-access-log", "hello:app"]
-directory = "/srv/app"
-environment = { STARTED = "/run/started-{generation}" }
-
-[ready]
-by = "exec"
-command = ["/usr/bin/test", "-e", "/run/started-{generation}"]
-`,
-			Load:  load.Config{Rate: 200},
-			Keeps: true,
-		},
-		{
-			// The configuration manual, "bind": fd@N is an inherited socket. The management guide: -Ws is the master-worker mode that
-			// notifies systemd, SIGUSR1 stops softly: it finishes what it has accepted.
-			Name:  "haproxy",
-			Files: map[string]string{"/etc/haproxy/hello.cfg": haproxyConfig},
-			Config: `command = ["/usr/sbin/haproxy", "-Ws", "-f", "/etc/haproxy/hello.cfg"]
-
-[drain]
-signal = "SIGUSR1"
-`,
-			Load:     load.Config{Rate: 200},
-			Finishes: true,
-		},
-		{
-			// --web.systemd-socket takes the sockets of LISTEN_FDS. It neither says when it is ready nor stops in order: SIGTERM ends it.
-			Name: "prometheus-node-exporter",
-			Config: `command = ["/usr/bin/prometheus-node-exporter", "--web.systemd-socket", "--collector.disable-defaults", "--collector.loadavg"]
-
-[ready]
-by = "delay"
-delay = "500ms"
-`,
-			Load: load.Config{Rate: 100, Path: "/metrics", VersionBody: `(?m)^process_start_time_seconds (\S+)$`},
-		},
-		{
-			// https://nodejs.org/api/net.html#serverlistenoptions-callback: fd is a socket to listen on. It says that it is ready by a
-			// line on a descriptor.
-			Name:  "node",
-			Files: map[string]string{"/srv/app/hello.js": nodeApp},
-			Config: `command = ["/usr/bin/node", "/srv/app/hello.js", "{fd:ready}"]
-
-[ready]
-by = "fd"
-`,
-			Load:  load.Config{Rate: 100},
-			Keeps: true,
-		},
+		gunicorn(), gunicornThreads(), puma(), nginx(), uvicorn(), haproxy(), nodeExporter(), node(),
+		hypercorn(), daphne(), lighttpd(), uwsgi(), phpFPM(), express(), starlet(), goSystemd(), sshd(),
 	}
 }

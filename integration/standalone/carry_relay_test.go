@@ -2,16 +2,13 @@ package standalone
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -35,6 +32,17 @@ func (s *supervisor) carriedOver(what string, ok func(*upgrade.Carried) bool) *u
 	})
 	return st.Last.Carried
 }
+
+// carryEnded waits until nothing of a handoff's connections is carried over any more, and returns what became of them: what is lost last is counted
+// by then, too.
+func (s *supervisor) carryEnded() *upgrade.Carried {
+	s.t.Helper()
+	waitFor(s.t, "the end of carrying over", func() bool { return strings.Contains(s.log.String(), carryEnd) })
+	return s.carriedOver("counts", func(*upgrade.Carried) bool { return true })
+}
+
+// carryEnd is what the supervisor says when it is over.
+const carryEnd = "carried kept-alive connections over"
 
 // send sends text on the connection.
 func (k *kept) send(format string, args ...any) {
@@ -121,7 +129,7 @@ func TestCarryIdle(t *testing.T) {
 	}
 	t.Logf("%d requests at once took %s", n, time.Since(began))
 	s.settled()
-	if c := s.carriedOver("the end", func(c *upgrade.Carried) bool { return c.Relayed == n }); c.Lost > 0 {
+	if c := s.carryEnded(); c.Relayed != n || c.Lost > 0 {
 		t.Errorf("%+v", c)
 	}
 }
@@ -264,7 +272,8 @@ func TestCarriedRequests(t *testing.T) {
 			k := s.carryOne(carried("v1", "-log="+journal).holding())
 			k.t = t
 			try(t, k, journal)
-			if c := s.carriedOver("counts", func(*upgrade.Carried) bool { return true }); c.Lost > 0 {
+			k.c.Close()
+			if c := s.carryEnded(); c.Carried != 1 || c.Lost > 0 {
 				t.Errorf("%+v", c)
 			}
 		})
@@ -297,165 +306,10 @@ func TestCarryRefuses(t *testing.T) {
 			if text := executed(t, journal); strings.Contains(text, "id=") {
 				t.Errorf("it was executed:\n%s", text)
 			}
-			// The answer comes before it is counted.
-			if n := s.carriedOver("counts", func(c *upgrade.Carried) bool { return c.Lost+c.Relayed > 0 }); n.Lost != 1 || n.Relayed != 0 {
+			if n := s.carryEnded(); n.Lost != 1 || n.Relayed != 0 {
 				t.Errorf("%+v", n)
 			}
 		})
-	}
-}
-
-// In the middle of something a connection is left to the old version, which ends it as ever; nothing of it gets to the new one. smuggled
-// is what an attacker would have taken for a request.
-func TestCarryLeavesAlone(t *testing.T) {
-	t.Parallel()
-	const smuggled = "GET /?id=666 HTTP/1.1\r\nHost: x\r\n\r\n"
-	for name, c := range map[string]struct {
-		before, after string
-		read          func(t *testing.T, k *kept) // what comes before the handoff
-		then          func(t *testing.T, k *kept)
-	}{
-		"a slow answer": {
-			before: "GET /?id=1&sleep=1s HTTP/1.1\r\nHost: x\r\n\r\n",
-			then:   func(_ *testing.T, k *kept) { k.lastBy("v0") },
-		},
-		"a stream": {
-			before: "GET /?id=1&pieces=20&every=50ms HTTP/1.1\r\nHost: x\r\n\r\n",
-			then: func(t *testing.T, k *kept) {
-				if _, body := k.answer(); strings.Count(body, "piece") != 20 {
-					t.Errorf("%q", body)
-				}
-			},
-		},
-		"a slow stream": {
-			before: "GET /?id=1&pieces=4&every=700ms HTTP/1.1\r\nHost: x\r\n\r\n",
-			then: func(t *testing.T, k *kept) {
-				if _, body := k.answer(); strings.Count(body, "piece") != 4 {
-					t.Errorf("%q", body)
-				}
-			},
-		},
-		"half a head": {
-			before: "GET /?id=1 HTTP/1.1\r\nX: y\r\n", after: "Host: x\r\n\r\n",
-			then: func(_ *testing.T, k *kept) { io.Copy(io.Discard, k.br) },
-		},
-		"half a body": {
-			before: fmt.Sprintf("POST /?id=1 HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", 2*len(smuggled), smuggled), after: smuggled,
-			then: func(_ *testing.T, k *kept) { k.lastBy("v0") },
-		},
-		"half a chunked body": {
-			before: fmt.Sprintf("POST /?id=1 HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n", len(smuggled)), after: smuggled + "\r\n0\r\n\r\n",
-			then: func(_ *testing.T, k *kept) { k.lastBy("v0") },
-		},
-		"a body after 100 Continue": {
-			before: fmt.Sprintf("POST /?id=1 HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", len(smuggled)), after: smuggled,
-			read: func(t *testing.T, k *kept) {
-				if line, err := k.br.ReadString('\n'); err != nil || line != "HTTP/1.1 100 Continue\r\n" {
-					t.Errorf("%q, %v", line, err)
-				}
-				k.br.ReadString('\n')
-			},
-			then: func(_ *testing.T, k *kept) { k.lastBy("v0") },
-		},
-		"a body after the answer": {
-			before: fmt.Sprintf("POST /?id=1&early=1 HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", 2*len(smuggled)), after: smuggled + smuggled,
-			read: func(t *testing.T, k *kept) {
-				if a, _ := k.answer(); a.Header.Get("X-Version") != "v0" {
-					t.Errorf("%v", a)
-				}
-			},
-			then: func(_ *testing.T, k *kept) { io.Copy(io.Discard, k.br) },
-		},
-		"an upgraded connection": {
-			before: "GET /?id=1 HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n", after: smuggled,
-			read: func(t *testing.T, k *kept) {
-				if a, err := http.ReadResponse(k.br, nil); err != nil || a.StatusCode != http.StatusSwitchingProtocols {
-					t.Errorf("%v, %v", a, err)
-				}
-			},
-			then: func(t *testing.T, k *kept) {
-				if rest, _ := io.ReadAll(k.br); string(rest) != "bye\n" {
-					t.Errorf("%q", rest)
-				}
-			},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			journal := filepath.Join(t.TempDir(), "journal")
-			s := start(t, carried("v0", "-log="+journal).holding())
-			k := s.keep("v0")
-			idle := s.keep("v0") // so that something is carried over
-			k.t = t
-			k.send("%s", c.before)
-			if c.read != nil {
-				c.read(t, k)
-			}
-			s.reloadTo(carried("v1", "-log="+journal).holding()).must()
-			s.carriedOver("the idle connection", func(c *upgrade.Carried) bool { return c.Carried > 0 })
-			if c.after != "" {
-				_, _ = io.WriteString(k.c, c.after) // it may have ended
-			}
-			c.then(t, k)
-			idle.send(getRequest, 2)
-			idle.lastBy("v1")
-			s.settled()
-			if text := executed(t, journal); strings.Contains(text, "id=666") {
-				t.Errorf("a body was executed:\n%s", text)
-			}
-			n := s.carriedOver("counts", func(c *upgrade.Carried) bool { return c.Found() == 2 })
-			t.Logf("%+v", n)
-			if n.Carried != 1 || n.Relayed != 1 || n.Lost > 0 {
-				t.Errorf("%+v", n)
-			}
-		})
-	}
-}
-
-// A client sees the end of an answer that ends with its connection, however close the handoff is.
-func TestCarryShowsTheEnd(t *testing.T) {
-	t.Parallel()
-	s := start(t, carried("v0"))
-	for i := range 5 {
-		idle := s.keep(fmt.Sprintf("v%d", i))
-		type result struct {
-			text string
-			took time.Duration
-		}
-		results := make(chan result)
-		const n = 40
-		for j := range n {
-			go func() {
-				time.Sleep(time.Duration(j) * 20 * time.Millisecond)
-				c, err := net.Dial("tcp", s.address())
-				if err != nil {
-					results <- result{err.Error(), 0}
-					return
-				}
-				defer c.Close()
-				c.SetDeadline(time.Now().Add(20 * time.Second))
-				began := time.Now()
-				if j%2 == 0 {
-					fmt.Fprintf(c, "GET / HTTP/1.0\r\n\r\n")
-				} else {
-					fmt.Fprintf(c, "GET /?raw=1&pieces=5&every=10ms HTTP/1.1\r\nHost: x\r\n\r\n")
-				}
-				text, err := io.ReadAll(c)
-				results <- result{fmt.Sprintf("%v %s", err, text), time.Since(began)}
-			}()
-		}
-		s.reloadTo(carried(fmt.Sprintf("v%d", i+1))).must()
-		var slowest time.Duration
-		for range n {
-			r := <-results
-			slowest = max(slowest, r.took)
-			if !strings.HasPrefix(r.text, "<nil> HTTP/1.") || r.took > 1500*time.Millisecond {
-				t.Errorf("after %s: %q", r.took, r.text)
-			}
-		}
-		t.Logf("the slowest took %s", slowest)
-		idle.c.Close()
-		s.settled()
 	}
 }
 
@@ -522,152 +376,5 @@ func TestStopWhileCarrying(t *testing.T) {
 	k.lastBy("v1")
 	if status := s.wait(); status != 0 {
 		t.Errorf("exit status %d", status)
-	}
-}
-
-// The old version does not run for a while, whatever it is doing.
-func TestCarryFromOneThatStalls(t *testing.T) {
-	s := start(t, carried("v0"))
-	l := &keptLoad{t: t, address: s.address(), clients: 20, pause: pauses(time.Millisecond, 20*time.Millisecond)}
-	l.start()
-	defer l.stop()
-	for i := range 12 {
-		stalled := stall(t, s.settled().PID, 300*time.Millisecond)
-		time.AfterFunc(time.Duration(i)*50*time.Millisecond, stalled.begin)
-		s.reloadTo(carried(fmt.Sprintf("v%d", i+1))).must()
-		stalled.wait()
-	}
-	s.settled()
-	l.stop()
-	st, err := s.client.Status(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("%s; %+v", l, st.Carried)
-	if l.failed.Load() > 0 {
-		t.Error("some were lost")
-	}
-}
-
-// Where the supervisor may not have the service's descriptors, it says so and goes on without.
-func TestCarryWithoutPrivilege(t *testing.T) {
-	t.Parallel()
-	if os.Getuid() != 0 {
-		t.Skip("only root can start a service as somebody else")
-	}
-	drop := []string{"setpriv", "--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace"}
-	if _, err := exec.LookPath(drop[0]); err != nil {
-		t.Skip(err)
-	}
-	service := func(version string) configuration {
-		return carried(version).with("user = \"nobody\"\n")
-	}
-	s := launch(t, service("v0"), drop...)
-	for _, dir := range []string{s.dir, filepath.Dir(testservice)} {
-		if err := os.Chmod(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	s.until("a live generation", func(st *control.Status) bool { return live(st) != nil })
-	k := s.keep("v0")
-	s.reloadTo(service("v1")).must()
-	k.ended()
-	s.settled()
-	if log := s.log.String(); strings.Count(log, "CAP_SYS_PTRACE") != 1 {
-		t.Errorf("the log does not say once what it takes:\n%s", log)
-	}
-	s.allBy("v1")
-}
-
-// A supervisor is killed while connections are parked. The mark stays on them, as the kernel has it, and requests wait; the next supervisor
-// takes it away.
-func TestKilledWhileParking(t *testing.T) {
-	t.Parallel()
-	slow := func(version string) configuration {
-		c := carried(version)
-		c.sockets = strings.Replace(c.sockets, "keepalive = \"carry\"\n", "keepalive = \"carry\"\ncarry-wait = \"1s\"\n", 1)
-		return c
-	}
-	s := start(t, slow("v0"))
-	a, b, c := s.keep("v0"), s.keep("v0"), s.keep("v0")
-	c.send("GET /?id=3&sleep=15s HTTP/1.1\r\nHost: x\r\n\r\n") // so that all are watched for as long as they may be
-	reloading := s.reloadTo(slow("v1"))
-	live, over := reloading.done, time.After(time.Hour)
-	for going := true; going; { // requests come and go on it, also when the next version is live, and then one stays
-		if version, err := b.ask("/?sleep=50ms"); err != nil || version != "v0" {
-			t.Fatalf("%q, %v", version, err)
-		}
-		select {
-		case <-live:
-			live = nil
-			over = time.After(300 * time.Millisecond)
-		case <-over:
-			going = false
-		default:
-		}
-	}
-	b.send("GET /?id=1&sleep=15s HTTP/1.1\r\nHost: x\r\n\r\n")
-	parked := func() bool {
-		a.send(getRequest, 2)
-		a.c.SetReadDeadline(time.Now().Add(300 * time.Millisecond))
-		answer, err := http.ReadResponse(a.br, nil)
-		if err == nil {
-			io.Copy(io.Discard, answer.Body)
-		}
-		return errors.Is(err, os.ErrDeadlineExceeded)
-	}
-	waitFor(t, "a request that waits", parked)
-	if err := s.cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	a.c.SetReadDeadline(time.Now().Add(500 * time.Millisecond))
-	if _, err := a.br.Peek(1); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("with the supervisor gone: %v; want the request to wait still, or this test does not see what it is for", err)
-	}
-	next := s.again()
-	answer, _ := a.answer()
-	t.Logf("%s answers", answer.Header.Get("X-Version"))
-	if answer.StatusCode != http.StatusOK {
-		t.Errorf("%s", answer.Status)
-	}
-	for _, k := range []*kept{b, c} {
-		if answer, _ := k.answer(); answer.Header.Get("X-Version") != "v0" {
-			t.Errorf("%v", answer)
-		}
-	}
-	next.settled()
-}
-
-// again starts the program once more, where one has ended without stopping its service.
-func (s *supervisor) again() *supervisor {
-	s.t.Helper()
-	next := &supervisor{t: s.t, dir: s.dir, log: &buffer{}, exited: make(chan struct{}), client: s.client}
-	next.cmd = exec.Command(program, "run", "--config", filepath.Join(s.dir, "test.toml"))
-	next.cmd.Stdout, next.cmd.Stderr = next.log, next.log
-	next.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := next.cmd.Start(); err != nil {
-		s.t.Fatal(err)
-	}
-	go func() {
-		next.cmd.Wait()
-		close(next.exited)
-	}()
-	s.t.Cleanup(func() {
-		next.cmd.Process.Signal(unix.SIGQUIT)
-		next.wait()
-		if s.t.Failed() {
-			s.t.Logf("the next supervisor's log:\n%s", next.log)
-		}
-	})
-	return next
-}
-
-// waitFor blocks until ok.
-func waitFor(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !ok() && !t.Failed(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not seen: %s", what)
-		}
 	}
 }
